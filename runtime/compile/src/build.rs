@@ -1,9 +1,9 @@
 //! Builds a graph by calls: tensors by id, operations on them, inputs and outputs. A finished graph can be compiled to
 //! a model.
 //!
-//! Operations are those of `NNRt`, by name or number, or operators of this runtime. Each call is checked when it is
-//! made, and a refused call changes nothing. Compiling a model shows which operators packages have and which cores
-//! support an operation.
+//! Operations are those of `NNRt` (Neural Network Runtime, docs/nnrt-bmruntime.md), by name or number, or operators of this
+//! runtime. Each call is checked at once, and a refused call changes nothing. Only compiling checks whether a package has an
+//! operator and whether a core supports it.
 
 mod finished;
 mod lower;
@@ -50,8 +50,8 @@ impl TensorId {
 /// use udo_graph::graph::Attr;
 ///
 /// let mut graph = GraphBuilder::new("sum");
-/// let of = TensorSpec::fixed(DType::F32, &[2, 3])?;
-/// let [a, b, y] = [graph.tensor("a", of)?, graph.tensor("b", of)?, graph.tensor("y", of)?];
+/// let spec = TensorSpec::fixed(DType::F32, &[2, 3])?;
+/// let [a, b, y] = [graph.tensor("a", spec)?, graph.tensor("b", spec)?, graph.tensor("y", spec)?];
 /// let add = Operation::nnrt("ADD").attr("activation", Attr::Text("relu".to_owned()));
 /// graph.op(add.reads(&[a, b]).makes(&[y]))?;
 /// graph.set_io(&[a, b], &[y])?;
@@ -148,11 +148,11 @@ impl GraphBuilder {
         if tensor.data.is_some() {
             return Err(state(format!("{place} has its elements already; they are set once")));
         }
-        self.check_unmade(id, "a constant")?;
-        let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        let wanted = tensor.spec.byte_size().map_err(|error| at(&place, &error))?;
-        if found != wanted {
-            return Err(invalid(format!("{place} is given {found} bytes, expected {wanted}")));
+        self.check_unwritten(id, "a constant")?;
+        let actual = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let expected = tensor.spec.byte_size().map_err(|error| at(&place, &error))?;
+        if actual != expected {
+            return Err(invalid(format!("{place} is given {actual} bytes, expected {expected}")));
         }
         let (dtype, dims) = (tensor.spec.dtype(), tensor.spec.dims()?);
         let shape = Shape::new(dims).map_err(|error| invalid(format!("{place}: {error}")))?;
@@ -198,12 +198,13 @@ impl GraphBuilder {
         Ok(id)
     }
 
+    /// Checks that the tensors of a call exist, and that its outputs may be written.
     fn check_ports(&self, call: &Call) -> Result<()> {
         for (port, input) in call.inputs.iter().enumerate() {
             let Some(id) = input else { continue };
             self.slot(*id).map_err(|error| at(&format!("input {port}"), &error))?;
         }
-        let mut made = HashSet::new();
+        let mut seen = HashSet::new();
         for (port, output) in call.outputs.iter().enumerate() {
             let place = format!("output {port}");
             let Some(id) = output else { continue };
@@ -214,10 +215,10 @@ impl GraphBuilder {
                     "{tensor} is {place} and an input of the same operation, expected another tensor"
                 )));
             }
-            if !made.insert(*id) {
+            if !seen.insert(*id) {
                 return Err(invalid(format!("{tensor} is two outputs, expected one for each")));
             }
-            self.check_unmade(*id, &place)?;
+            self.check_unwritten(*id, &place)?;
             if self.slot(*id)?.data.is_some() {
                 return Err(invalid(format!("{place} is {tensor}, which is a constant")));
             }
@@ -226,13 +227,13 @@ impl GraphBuilder {
     }
 
     /// Checks that a tensor is neither written by an operation nor an input.
-    fn check_unmade(&self, id: TensorId, role: &str) -> Result<()> {
+    fn check_unwritten(&self, id: TensorId, role: &str) -> Result<()> {
         let tensor = self.slot(id)?;
         let place = tensor.place(id);
         if let Some(writer) = tensor.writer {
-            let by = self.operation_name(writer);
+            let operation = self.operation_name(writer);
             return Err(invalid(format!(
-                "{place} cannot be {role}: operation {by} makes it already"
+                "{place} cannot be {role}: operation {operation} makes it already"
             )));
         }
         if self.io.as_ref().is_some_and(|io| io.inputs.contains(&id)) {
@@ -254,9 +255,10 @@ impl GraphBuilder {
             return Err(invalid("there are 0 outputs, expected at least one"));
         }
         let mut seen = HashSet::new();
-        let all = inputs.iter().enumerate().map(|(at, id)| ("input", at, id));
-        let all = all.chain(outputs.iter().enumerate().map(|(at, id)| ("output", at, id)));
-        for (side, index, &id) in all {
+        let inputs_with_index = inputs.iter().enumerate().map(|(index, id)| ("input", index, id));
+        let outputs_with_index =
+            outputs.iter().enumerate().map(|(index, id)| ("output", index, id));
+        for (side, index, &id) in inputs_with_index.chain(outputs_with_index) {
             let place = format!("{side} {index}");
             let tensor = self.slot(id).map_err(|error| at(&place, &error))?;
             let name = tensor.place(id);
@@ -269,8 +271,10 @@ impl GraphBuilder {
                 )));
             }
             if let Some(writer) = tensor.writer.filter(|_| side == "input") {
-                let by = self.operation_name(writer);
-                return Err(invalid(format!("{place} is {name}, which operation {by} makes")));
+                let operation = self.operation_name(writer);
+                return Err(invalid(format!(
+                    "{place} is {name}, which operation {operation} makes"
+                )));
             }
         }
         self.io = Some(Io { inputs: inputs.to_vec(), outputs: outputs.to_vec() });

@@ -1,4 +1,4 @@
-//! The inputs of a compilation.
+//! The inputs of a compilation: the operators, the cache of constants, and the user's options.
 
 use udo_engine::constants::Constants;
 use udo_engine::operators::Operators;
@@ -38,7 +38,7 @@ impl AsRef<Self> for Resources {
 pub struct Compiler<'a> {
     /// The operators that nodes may be bound to, with their kernels.
     pub operators: &'a Operators,
-    /// The cache of constants; everything counts in its budget.
+    /// The cache of packed and converted constants. Its budget limits the memory of the model and its sessions.
     pub constants: &'a Constants,
     /// The user's options.
     pub options: &'a CompileOptions,

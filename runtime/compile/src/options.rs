@@ -1,4 +1,5 @@
-//! The options of a compilation: fields, performance modes, and extensions by name.
+//! The options of a compilation: plain fields, performance modes that set several of them, and extensions, which set a
+//! field by the name and value that a command line or the C API passes as strings.
 
 mod affinity;
 mod bind;
@@ -67,8 +68,7 @@ pub struct CompileOptions {
     /// The number of shapes for which the model keeps plans, and each session memory, if extents are open. The most
     /// recent shapes are kept.
     pub max_plans: NonZero<usize>,
-    /// Additional outputs, by the name of the value or of its node. Passes keep these values, so that no kernel fuses
-    /// their nodes.
+    /// Additional outputs, by the name of the value or of its node. Passes keep these values and do not fuse their nodes.
     pub more_outputs: Vec<String>,
     /// Pairs of an input's and an output's name that may share memory, such as caches that a run updates. They have the
     /// same type and shape. If the plan supports it, a run writes the output in place; otherwise it copies the output
@@ -92,7 +92,7 @@ pub enum RangeSource {
     Random(NonZero<usize>),
     /// Runs with these inputs; one run with pseudo-random inputs if the list is empty.
     Inputs(Arc<Vec<InputSet>>),
-    /// No runs: no model is quantized at load, and nodes without encodings are refused on quantized cores.
+    /// No runs: no model is quantized at load, and cores that store quantized values refuse nodes without encodings.
     #[default]
     Nothing,
 }
@@ -136,25 +136,25 @@ pub enum Performance {
     Extreme,
 }
 
-/// Returns the number of threads of a mode and how long they look for work before they sleep; nothing for
-/// [`Performance::None`], which leaves both to the other options.
+/// Returns the number of threads of a mode and how long they look for work before they sleep; `None` for
+/// [`Performance::None`], which leaves both options unchanged.
 pub fn threads_of(mode: Performance) -> Option<(NonZero<usize>, Duration)> {
-    let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
+    let processors = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let half = NonZero::new(processors.get() / 2).unwrap_or(NonZero::<usize>::MIN);
     match mode {
         Performance::None => None,
         Performance::Low => Some((NonZero::<usize>::MIN, Duration::ZERO)),
         Performance::Medium => Some((half, Pool::SPIN)),
-        Performance::High => Some((all, Pool::SPIN)),
-        Performance::Extreme => Some((all, Duration::from_millis(2))),
+        Performance::High => Some((processors, Pool::SPIN)),
+        Performance::Extreme => Some((processors, Duration::from_millis(2))),
     }
 }
 
 /// Parses the value of an extension into the options.
-type Read = fn(&mut CompileOptions, &str) -> Option<()>;
+type ParseFn = fn(&mut CompileOptions, &str) -> Option<()>;
 
 /// The extensions: name, expected values, and parser.
-const EXTENSIONS: &[(&str, &str, Read)] = &[
+const EXTENSIONS: &[(&str, &str, ParseFn)] = &[
     ("device_limits", "\"kernels\" or \"documented\"", |options, value| {
         options.place.profile.limits = match value {
             "kernels" => DeviceLimits::OfKernels,
@@ -212,7 +212,7 @@ const DIM: &str = "dim.";
 /// The prefix of extensions that bind an operator type to a package.
 const BIND: &str = "bind.";
 
-/// The prefix of extensions for inputs that runs set although the model has a default.
+/// The prefix of extensions for inputs that runs set although the model has a default. See [`BindOptions::overridden`].
 const GIVEN: &str = "given.";
 
 /// The prefix of extensions for inputs that share memory with an output.
@@ -274,8 +274,8 @@ impl CompileOptions {
     /// # Errors
     /// Fails if the extension or its value is unknown.
     pub fn set_extension(&mut self, name: &str, value: &str) -> Result<()> {
-        let wrong = |wanted: &str| {
-            let why = format!("extension {name:?} is {value:?}, expected {wanted}");
+        let wrong = |expected: &str| {
+            let why = format!("extension {name:?} is {value:?}, expected {expected}");
             Error::new(ErrorCode::InvalidArgument, why)
         };
         if let Some(dim) = name.strip_prefix(DIM).filter(|dim| !dim.is_empty()) {
@@ -289,11 +289,11 @@ impl CompileOptions {
             self.in_place.push((input.to_owned(), value.to_owned()));
             return Ok(());
         }
-        if let Some(of) = name.strip_prefix(BIND).filter(|of| !of.is_empty()) {
+        if let Some(op_type) = name.strip_prefix(BIND).filter(|op_type| !op_type.is_empty()) {
             if value.is_empty() {
                 return Err(wrong("the name of a package"));
             }
-            self.bind.bind.insert(of.to_owned(), value.to_owned());
+            self.bind.bind.insert(op_type.to_owned(), value.to_owned());
             return Ok(());
         }
         if let Some(input) = name.strip_prefix(GIVEN).filter(|input| !input.is_empty()) {
@@ -304,8 +304,8 @@ impl CompileOptions {
             };
             return Ok(());
         }
-        let found = EXTENSIONS.iter().find(|(known, ..)| *known == name);
-        let (_, wanted, read) = found.ok_or_else(|| {
+        let extension = EXTENSIONS.iter().find(|(known, ..)| *known == name);
+        let (_, expected, parse) = extension.ok_or_else(|| {
             let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
             let why = format!(
                 "there is no extension {name:?}, expected one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT, {BIND}TYPE",
@@ -313,7 +313,7 @@ impl CompileOptions {
             );
             Error::new(ErrorCode::Unsupported, why)
         })?;
-        read(self, value).ok_or_else(|| wrong(wanted))
+        parse(self, value).ok_or_else(|| wrong(expected))
     }
 }
 
@@ -340,10 +340,10 @@ pub fn options_of_part(options: &CompileOptions) -> CompileOptions {
     CompileOptions { bind, ..options.clone() }
 }
 
-/// One extent, or the first and last of a range.
+/// Parses one extent, or a range by its first and last extent.
 fn extents(text: &str) -> Option<RangeInclusive<usize>> {
-    let (least, most) = text.split_once("..").unwrap_or((text, text));
-    let range = least.parse().ok()?..=most.parse().ok()?;
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    let range = first.parse().ok()?..=last.parse().ok()?;
     (!range.is_empty()).then_some(range)
 }
 
@@ -352,17 +352,17 @@ mod tests {
     use super::*;
     use udo_engine::device::ErrorContext;
 
-    /// N11.
+    /// Row N11 of docs/nnrt-bmruntime.md: performance modes and half precision.
     #[test]
     fn n11_modes_are_of_devices_that_have_them() {
         let mut options = CompileOptions::default();
         options.set_performance(Performance::Low).unwrap();
         assert_eq!((options.threads.get(), options.spin), (1, Duration::ZERO));
         options.set_performance(Performance::Extreme).unwrap();
-        let all = thread::available_parallelism().unwrap();
-        assert_eq!((options.threads, options.spin), (all, Duration::from_millis(2)));
+        let processors = thread::available_parallelism().unwrap();
+        assert_eq!((options.threads, options.spin), (processors, Duration::from_millis(2)));
         options.set_performance(Performance::None).unwrap();
-        assert_eq!(options.threads, all);
+        assert_eq!(options.threads, processors);
         let error = options.enable_fp16().unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
         assert!(error.message().starts_with("cpu has no half precision"), "{error}");

@@ -1,5 +1,5 @@
-//! Graph passes: rewrites of a resolved graph. [`PASSES`] lists them in the order in which they run. Only `patterns`
-//! knows operators by name.
+//! Graph passes: rewrites of a resolved graph before placement, for example fusions. [`PASSES`] lists them in the order in
+//! which they run. Only `patterns` knows operators by name.
 
 mod candidate;
 mod common_subexpressions;
@@ -177,7 +177,7 @@ impl PassOptions {
     }
 }
 
-/// Returns options with one pass only: the one that derives encodings for fixed-point cores and leaves the nodes as they are.
+/// Returns options with only the pass that propagates encodings, which leaves all nodes as they are.
 pub fn encodings_only() -> PassOptions {
     let mut options = PassOptions::none();
     options.skip.remove(ENCODINGS);
@@ -248,7 +248,7 @@ pub fn run<'a>(
     cores: impl Into<TargetCores<'a>>,
 ) -> Result<Vec<PassResult>, PassError> {
     let cores = cores.into();
-    let mut fired = Vec::new();
+    let mut results = Vec::new();
     for pass in PASSES.iter().filter(|pass| !pass.is_skipped(options)) {
         let mut left = Vec::new();
         let count = match pass.rewrite {
@@ -263,12 +263,12 @@ pub fn run<'a>(
             Rewrite::Elision(find) => elide::elide(graph, compiler, find),
             Rewrite::Fusion(fusion) => fuse(graph, compiler, fusion),
         };
-        fired.push(PassResult { pass: pass.name, count, left });
+        results.push(PassResult { pass: pass.name, count, left });
         if cfg!(debug_assertions) {
             graph.verify().map_err(|source| PassError { pass: pass.name, source })?;
         }
     }
-    Ok(fired)
+    Ok(results)
 }
 
 /// Returns the producers and consumers of each value, and the extents that are equal in every run.
@@ -283,12 +283,12 @@ fn set_layouts(
     find: fn(&Candidate<'_>) -> Option<LayoutRule>,
 ) -> usize {
     let uses = uses(graph, compiler);
-    let of = |id| Candidate::at(graph, compiler, &uses, id).and_then(|node| find(&node));
-    let found: Vec<_> = graph.node_ids().map(of).collect();
-    for (bound, layout) in graph.nodes.iter_mut().zip(&found) {
+    let rule = |id| Candidate::at(graph, compiler, &uses, id).and_then(|node| find(&node));
+    let rules: Vec<_> = graph.node_ids().map(rule).collect();
+    for (bound, layout) in graph.nodes.iter_mut().zip(&rules) {
         bound.layout = *layout;
     }
-    found.iter().flatten().count()
+    rules.iter().flatten().count()
 }
 
 /// Fuses every node for which `fusion` finds a target; returns their number.
@@ -297,23 +297,24 @@ fn fuse(
     compiler: &Compiler<'_>,
     fusion: fn(&Candidate<'_>) -> Option<Fusion>,
 ) -> usize {
-    let (mut count, mut gone) = (0, BTreeSet::new());
+    let (mut count, mut removed) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
     for id in (0..graph.nodes.len()).map(NodeId::new) {
         let mut next = Some(id);
         while let Some(id) = next.take() {
-            let found = Candidate::at(graph, compiler, &uses, id).and_then(|node| fusion(&node));
-            let Some(found) = found else { continue };
-            // The value that a later node reads now may come from a product that can be scaled, too.
-            next = match found {
+            let target = Candidate::at(graph, compiler, &uses, id).and_then(|node| fusion(&node));
+            let Some(target) = target else { continue };
+            // The later node now reads the candidate's input. That value's producer has become its neighbor, and may fold
+            // into it as well.
+            next = match target {
                 Fusion::Constants { into, of, .. } if into > id => uses.producer(of),
                 Fusion::Constants { .. } | Fusion::Epilogue { .. } => None,
             };
-            candidate::apply(graph, compiler, &mut uses, (id, &mut gone), found);
+            candidate::apply(graph, compiler, &mut uses, (id, &mut removed), target);
             count += 1;
         }
     }
-    replace::remove(graph, &gone);
+    replace::remove(graph, &removed);
     count
 }
 
@@ -327,10 +328,10 @@ fn replace_all(
     cores: TargetCores<'_>,
     (find, left): (&Find<'_>, &mut Vec<Unfused>),
 ) -> usize {
-    let (mut count, mut gone) = (0, BTreeSet::new());
+    let (mut count, mut removed) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
     for id in (0..graph.nodes.len()).rev().map(NodeId::new) {
-        if gone.contains(&id) {
+        if removed.contains(&id) {
             continue;
         }
         let Some(node) = Candidate::at(graph, compiler, &uses, id) else { continue };
@@ -340,11 +341,11 @@ fn replace_all(
         match find(&node) {
             Match::Nothing => {}
             Match::Stays(why) => left.push(Unfused { node: name(graph), why }),
-            Match::Instead(found) => {
-                let op = found.op;
-                let at = (id, &mut gone);
+            Match::Instead(replacement) => {
+                let op = replacement.op;
+                let target = (id, &mut removed);
                 let core = graph.node(id).map_or(cores.preferred, |bound| cores.core_of(bound));
-                if replace::apply(graph, &mut uses, compiler, core, at, found) {
+                if replace::apply(graph, &mut uses, compiler, core, target, replacement) {
                     count += 1;
                 } else {
                     let why = format!(
@@ -355,6 +356,6 @@ fn replace_all(
             }
         }
     }
-    replace::remove(graph, &gone);
+    replace::remove(graph, &removed);
     count
 }

@@ -1,4 +1,5 @@
-//! Placement: chooses a core and a kernel for each node, and records why other cores refused it.
+//! Placement: chooses a core and a kernel for each node of a resolved graph, and records why other cores refused it. The
+//! planner then turns the placed graph into steps.
 
 mod affinity;
 mod attempt;
@@ -265,6 +266,7 @@ struct Placing<'a> {
     options: &'a PlaceOptions,
     layers: &'a Layers,
     threads: usize,
+    /// The price of a byte of packed constants; see the module `price`.
     price: u32,
     /// The cores that nodes are pinned to, indexed by pin.
     pinned: Vec<Core>,
@@ -288,7 +290,8 @@ impl Placing<'_> {
             }
             if bound.control.is_some() {
                 for &output in &bound.node.outputs {
-                    produced.note(output, Some((Core::CPU, Format::from_desc(graph.desc(output)))));
+                    produced
+                        .record(output, Some((Core::CPU, Format::from_desc(graph.desc(output)))));
                 }
                 choices.push(Choice::Control);
                 continue;
@@ -299,14 +302,14 @@ impl Placing<'_> {
                 continue;
             }
             if bound.is_alias {
-                produced.note(output, produced.get(bound.node.input(0)));
+                produced.record(output, produced.get(bound.node.input(0)));
                 choices.push(Choice::Alias);
                 continue;
             }
-            let (node, constraint, produced_by) = (&bound.node, constraints.get(id), &produced);
+            let (node, constraint) = (&bound.node, constraints.get(id));
             let candidate = PlaceCandidate {
                 graph,
-                produced: produced_by,
+                produced: &produced,
                 node,
                 bound,
                 options,
@@ -318,7 +321,7 @@ impl Placing<'_> {
             };
             let (placed, steps) = candidate.choose(compiler)?;
             for output in &placed.outputs {
-                produced.note(output.value, Some((placed.core, output.format)));
+                produced.record(output.value, Some((placed.core, output.format)));
             }
             for value in bound.epilogue.iter().take(steps).flat_map(|step| &step.makes) {
                 produced.stored_by.insert(*value, id);
@@ -346,9 +349,9 @@ impl Produced {
         self.get(Some(value)).is_some()
     }
 
-    fn note(&mut self, value: Option<ValueId>, how: Option<(Core, Format)>) {
+    fn record(&mut self, value: Option<ValueId>, produced: Option<(Core, Format)>) {
         if let Some(slot) = value.and_then(|v| self.values.get_mut(v.index())) {
-            *slot = how;
+            *slot = produced;
         }
     }
 }

@@ -1,4 +1,8 @@
-//! A placed graph as a flat list of steps over planned memory.
+//! Planning: turns a placed graph into a [`Plan`], which a session executes: a flat list of steps (calls of kernels) over
+//! planned memory.
+//!
+//! A window is the place of a value in an arena. [`Plan::build`] lowers nodes to steps and windows (`lower`), makes windows
+//! share memory (`unify`), and lays them out in arenas (`arena`).
 
 mod arena;
 mod blocks;
@@ -50,7 +54,7 @@ pub use report::{CoreMemory, NodeReport, Report, StepReport, subnet_name};
 pub use subnets::Subnet;
 pub(crate) use windows::WindowId;
 
-/// Where a tensor's elements lie.
+/// Where a tensor's elements are stored.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// In a window of the plan.
@@ -61,18 +65,18 @@ pub enum Place {
     Device(Arc<Region>),
 }
 
-/// Which side of a memory that is not coherent an operand is on.
+/// The view through which an operand accesses non-coherent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// The memory itself.
     Device,
     /// The host's cached view.
     Host,
-    /// The host's view when it was last equal to the memory.
+    /// The contents of the host's view when it was last equal to the memory. Lines that differ from it are dirty.
     Clean,
 }
 
-/// The extents of a bounded value, which one step says in each run.
+/// An id for the extents of a bounded value, which a step sets in each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShapeId(pub usize);
 
@@ -81,15 +85,15 @@ pub struct ShapeId(pub usize);
 pub struct Operand {
     /// The description of the tensor.
     pub desc: TensorDesc,
-    /// Where it lies; nowhere if it is left out.
+    /// Where it is stored; `None` if the node omits it.
     pub place: Option<Place>,
     /// The other port of an in-place pair.
     pub in_place: Option<u16>,
-    /// This run's extents, where dimensions are bounded.
+    /// The extents in the current run, if dimensions are bounded.
     pub shape: Option<ShapeId>,
     /// Whether its rows may be strided.
     pub pitch: Pitch,
-    /// Which side of its memory it is on.
+    /// The view through which the step accesses it.
     pub view: View,
 }
 
@@ -103,7 +107,7 @@ impl Operand {
         view: View::Device,
     };
 
-    /// The window that it lies in, if it lies in one.
+    /// Returns its window, if it is stored in one.
     pub fn window(&self) -> Option<WindowId> {
         match self.place {
             Some(Place::Window(window)) => Some(window),
@@ -117,21 +121,21 @@ impl Operand {
 pub enum Purpose {
     /// It computes a node.
     Node {
-        /// The node's place in the graph.
+        /// The node's index in the graph.
         index: usize,
     },
-    /// It fails where a run takes the branch of a node that does not fit.
+    /// It fails if the run takes a branch that could not be compiled.
     Check {
-        /// The node's place in the graph.
+        /// The node's index in the graph.
         index: usize,
-        /// Which branch that is, and why it does not fit.
+        /// The branch, and why it could not be compiled.
         reason: Box<str>,
     },
-    /// It brings a value into another core's memory, or another format, or the place that the next iteration reads.
+    /// It moves a value to another core's memory, converts its format, or copies it to where the next iteration reads it.
     Transfer,
-    /// It flushes or invalidates what the host has of an accelerator's memory.
+    /// It flushes or invalidates the host's cache of an accelerator's memory.
     CacheMaintenance,
-    /// It brings what a branch gives to where either branch does.
+    /// It copies the result of a branch to the place where both branches leave it.
     Merge {
         /// The first step of the branch.
         since: usize,
@@ -143,13 +147,13 @@ pub enum Purpose {
 pub struct Step {
     /// The kernel.
     pub kernel: FinalizedKernel,
-    /// Its inputs and outputs that hold the same elements.
+    /// The pairs of an input and an output that hold the same elements.
     ties: Vec<Tie>,
     /// The purpose.
     pub purpose: Purpose,
-    /// How many subgraphs it is in.
+    /// The number of subgraphs around it.
     depth: usize,
-    /// The name of its node, or of what it brings where.
+    /// The name of its node, or of the value that it transfers.
     pub name: String,
     /// The operator's type.
     pub op: String,
@@ -157,7 +161,7 @@ pub struct Step {
     pub package: String,
     /// The core that it runs on.
     pub core: Core,
-    /// Whether all its tensors lie on the device.
+    /// Whether all its tensors are in the GPU device's memory.
     is_on_device: bool,
     /// The heap guard of the kernel's library, if it has one.
     pub guard: Option<LibraryGuard>,
@@ -168,13 +172,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// A call of its kernel, as an exit from within is reported.
+    /// Describes a call of its kernel, for reports of faults in packages.
     pub(crate) fn call(&self, function: &'static str) -> PackageCall<'_> {
         let core = Some(self.core);
         PackageCall { node: &self.name, package: &self.package, op: &self.op, core, function }
     }
 
-    /// The place in the graph of the node that it computes.
+    /// Returns the index of the node that it computes.
     fn node(&self) -> Option<usize> {
         match self.purpose {
             Purpose::Node { index } | Purpose::Check { index, .. } => Some(index),
@@ -182,7 +186,7 @@ impl Step {
         }
     }
 
-    /// Whether it brings what a branch gives to where either branch does.
+    /// Returns whether it copies the result of a branch to the place that both branches share.
     fn is_merge(&self) -> bool {
         matches!(self.purpose, Purpose::Merge { .. })
     }
@@ -192,7 +196,7 @@ impl Step {
     }
 }
 
-/// Where a run is, for who asks when it ends too early.
+/// The current step of a run, for reports of faults that end the process during it.
 #[derive(Debug)]
 pub struct Progress<'a> {
     steps: &'a [Step],
@@ -200,12 +204,12 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// A run that has not begun.
+    /// Returns the progress of a run that has not begun.
     pub fn new(steps: &'a [Step]) -> Self {
         Self { steps, step: AtomicUsize::new(0) }
     }
 
-    /// Notes the step that comes.
+    /// Records the step that is about to run.
     pub fn set_step(&self, step: usize) {
         self.step.store(step, Ordering::Relaxed);
     }
@@ -233,7 +237,7 @@ pub struct Port {
     pub name: String,
     /// The tensor and its place in memory.
     pub operand: Operand,
-    /// Which of the buffers that may lie elsewhere it fills, if it does.
+    /// The index of the movable buffer that it fills, if any. See [`Plan::movable`].
     pub moves: Option<usize>,
 }
 
@@ -248,62 +252,63 @@ impl Port {
 pub struct WindowPlace {
     /// The memory.
     pub memory: Memory,
-    /// Where it begins in the arena there.
+    /// Its offset in the memory's arena, in bytes.
     pub offset: usize,
     /// The row pitch in bytes, if the rows are strided.
     pub pitch: Option<usize>,
-    /// Which of the places it is in that are exchanged, if it is in one.
+    /// The index of the exchanged place that it is in, if any. See [`Exchange`].
     pub exchanged: Option<usize>,
-    /// Which of the buffers that may lie elsewhere it is in, if it is in one.
+    /// The index of the movable buffer that it is in, if any. See [`Plan::movable`].
     pub moves: Option<usize>,
 }
 
-/// A buffer in the arena of the host that an input or output fills, and that may lie elsewhere in a run.
+/// A buffer in the host's arena that an input or output fills, and that a run may replace by other memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Movable {
-    /// Where it begins in the arena.
+    /// Its offset in the arena, in bytes.
     pub start: usize,
-    /// How long it is.
+    /// Its size in bytes.
     pub bytes: usize,
 }
 
-/// Two places that are exchanged behind a step: what was at the one is at the other from then on.
+/// Two places that are exchanged after a step: from then on, each has the contents of the other. No bytes move; loops use
+/// this to pass states to the next iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
     /// The step.
     pub after: usize,
-    /// The numbers of the places.
+    /// The indices of the places, in [`Plan::place_starts`].
     pub places: [usize; 2],
 }
 
-/// A model ready to run: steps, and where everything lies.
+/// A model that is ready to run: its steps, and the places of all values.
 #[derive(Debug)]
 pub struct Plan {
     /// The calls of kernels, in order.
     pub steps: Vec<Step>,
-    /// Where a run may go on elsewhere than with the next step, in order.
+    /// The jumps between steps, in order.
     pub jumps: Vec<Jump>,
     /// The buffer exchanges after steps with a jump, in order.
     pub exchanges: Vec<Exchange>,
-    /// Where the places that are exchanged begin in the arena of the host, before the first run.
+    /// The offset in the host's arena of each exchanged place, before the first run.
     pub place_starts: Vec<usize>,
     /// The graph's inputs.
     pub inputs: Vec<Port>,
     /// The graph's outputs.
     pub outputs: Vec<Port>,
-    /// Buffers of inputs and outputs that may lie elsewhere.
+    /// The buffers of inputs and outputs that a run may replace by other memory.
     pub movable: Vec<Movable>,
-    /// Pairs of which a run may have both in one place.
+    /// Pairs of an input and an output that a run may bind to the same memory.
     pub shared: Vec<SharedPlace>,
-    /// Where values lie, by their windows' numbers.
+    /// The places of values, indexed by window id.
     pub windows: Vec<WindowPlace>,
-    /// How large the arena of each memory is.
+    /// The size of each memory's arena.
     pub arena_bytes: PerMemory<usize>,
-    /// The device that the memory of the GPU is on, and the bytes of the arena there.
+    /// The device that holds the GPU's memory, if one is used, and the size of its arena in bytes.
     pub device: Option<(&'static ClDevice, usize)>,
-    /// How much scratch there is in each memory.
+    /// The size of the scratch in each memory.
     pub scratch_bytes: PerMemory<usize>,
-    /// That of the arenas of accelerators.
+    /// The coherence of the accelerators' arenas.
     pub coherence: Coherence,
     largest: Largest,
     /// The initial byte of the arenas and of scratch memory.
@@ -319,20 +324,20 @@ impl Drop for Plan {
             let call = PackageCall { node, package: &package, op: &op, core, function: "free" };
             exit_guard::with_record(&call, || {
                 drop(kernel);
-                let said = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
-                if !said.is_empty() {
-                    exit_guard::note_fault("panicked", &said);
+                let message = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
+                if !message.is_empty() {
+                    exit_guard::note_fault("panicked", &message);
                 }
             });
         }
     }
 }
 
-/// Why a placed graph cannot be planned.
+/// The reason why a placed graph cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A kernel does not pack its constants, or does not take its shapes.
+    /// A kernel fails to pack its constants, or refuses its shapes.
     #[error("node {node:?}: package {package}'s {op} {refusal} while it {during}")]
     Prepare {
         /// The node.
@@ -346,25 +351,25 @@ pub enum PlanError {
         /// The kernel's error.
         refusal: udo_host::Refusal,
     },
-    /// A value cannot be brought to where it is needed.
+    /// A value cannot be transferred or converted as a step needs it.
     #[error("value {value:?}: {reason}")]
     Transfer {
         /// The value.
         value: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A node has more ports than a call can count.
+    /// A node has more ports than a call supports.
     #[error("node {node:?} has {count} {what}, a call takes at most {PORTS_MAX}")]
     Ports {
         /// The node.
         node: String,
         /// Inputs, outputs or packed constants.
         what: &'static str,
-        /// How many.
+        /// Their number.
         count: usize,
     },
-    /// A bounded output is too far behind for its call to know whether its extents were said.
+    /// A bounded output has a port beyond those whose extents a call can set.
     #[error(
         "node {node:?}: output {port} is bounded, and only the first {BOUNDED_PORTS_MAX} outputs may be"
     )]
@@ -374,7 +379,7 @@ pub enum PlanError {
         /// The output.
         port: usize,
     },
-    /// The arena of a memory is larger than an address can count.
+    /// The arena of a memory is larger than the address space.
     #[error("the arena of the {memory} memory has more bytes than an address counts: {largest}")]
     TooLarge {
         /// The memory's name.
@@ -391,7 +396,7 @@ pub enum PlanError {
         node: String,
         /// The input.
         port: usize,
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: usize,
         /// The device's name.
         device: String,
@@ -399,24 +404,25 @@ pub enum PlanError {
         #[source]
         source: Box<OpenClError>,
     },
-    /// An input and an output that are to be in one place are not alike.
+    /// An input and an output that should share memory have different types or shapes.
     #[error(transparent)]
     InPlace(#[from] InPlaceError),
-    /// The placement does not fit its graph.
+    /// The placement does not match its graph.
     #[error("the placement is broken: {0}")]
     Broken(String),
 }
 
-/// The most inputs, outputs and packed constants of one call: 16 bits, and one number for none.
+/// The largest number of inputs, outputs or packed constants of one call: indices have 16 bits, and one index means none.
 const PORTS_MAX: usize = 65_534;
 
-/// Outputs that have a bit in [`udo_api::abi::ExecArgs::unsaid`].
+/// The number of outputs that have a bit in [`udo_api::abi::ExecArgs::unsaid`].
 const BOUNDED_PORTS_MAX: usize = 64;
 
-/// Lays out a placed graph.
+/// Plans a placed graph.
 ///
 /// # Errors
-/// A kernel wants more scratch than its core has or does not pack, or a value cannot be brought to where it is needed.
+/// A kernel needs more scratch than its core has or fails to pack its constants, or a value cannot be transferred to where it
+/// is needed.
 pub fn run(compiler: &Compiler<'_>, placement: Placement, pool: &Pool) -> Result<Plan, PlanError> {
     Plan::build(compiler, placement, pool)
 }
@@ -457,7 +463,7 @@ impl Plan {
         let lowered::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
         let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
         if let Some((device, _)) = device {
-            constants_to(device, &mut steps)?;
+            upload_constants(device, &mut steps)?;
         }
         let fill = options.fill;
         for memory in Memory::ALL {
@@ -491,12 +497,12 @@ impl Plan {
         &self.report
     }
 
-    /// Names, types and shapes of the graph's inputs.
+    /// Returns the names, types and shapes of the graph's inputs.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
         self.inputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
     }
 
-    /// Names, types and shapes of the graph's outputs.
+    /// Returns the names, types and shapes of the graph's outputs.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
         self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
     }
@@ -504,13 +510,15 @@ impl Plan {
 
 /// The memory that runs of a plan need.
 pub trait PlanLayout {
-    /// Whether sessions may share its arenas: inputs and outputs can all be elsewhere, so nothing stays in the arenas from run to run.
+    /// Returns whether sessions may share the plan's arenas: all inputs and outputs are movable, so nothing has to stay in
+    /// the arenas between runs.
     fn may_share(&self) -> bool;
 
-    /// Returns how many bytes of a memory the host may have in its cache.
+    /// Returns the number of bytes of a memory that the host accesses through its cache.
     fn cached_bytes(&self, memory: Memory) -> usize;
 
-    /// Returns the steps whose geometry each session computes, since extents change from run to run, and its size in bytes.
+    /// Returns the steps with geometry (data that a kernel derives from its extents) that each session computes, because
+    /// extents differ between runs, and the geometry's size in bytes.
     fn geometry(&self) -> impl Iterator<Item = (usize, usize)>;
 
     /// Returns the regions of the device's arena that steps use: offset and size in bytes.
@@ -519,10 +527,10 @@ pub trait PlanLayout {
     /// Returns the offset and the size in bytes of an operand in the device's arena, with the gaps between its rows.
     fn region(&self, operand: &Operand) -> Option<(usize, usize)>;
 
-    /// Returns what takes most of the memory.
+    /// Returns the largest use of memory.
     fn largest(&self) -> &Largest;
 
-    /// Returns how many bytes of the host's memory each session takes: arenas, scratch and geometry.
+    /// Returns the size of a session's memory on the host in bytes: arenas, scratch and geometry.
     fn session_bytes(&self) -> usize;
 }
 
@@ -542,9 +550,9 @@ impl PlanLayout for Plan {
     }
 
     fn geometry(&self) -> impl Iterator<Item = (usize, usize)> {
-        let wanting = |(_, step): &(usize, &Step)| step.kernel.prepare_fn().is_some();
-        let steps = self.steps.iter().enumerate().filter(wanting);
-        steps.map(|(at, step)| (at, step.kernel.geometry_bytes()))
+        let has_geometry = |(_, step): &(usize, &Step)| step.kernel.prepare_fn().is_some();
+        let steps = self.steps.iter().enumerate().filter(has_geometry);
+        steps.map(|(index, step)| (index, step.kernel.geometry_bytes()))
     }
 
     fn regions(&self) -> impl Iterator<Item = (usize, usize)> {
@@ -576,6 +584,7 @@ impl PlanLayout for Plan {
 
     fn session_bytes(&self) -> usize {
         let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
+        // The host's view of a non-coherent memory, and its clean copy. See [`View`].
         let cached = Memory::ALL.map(|memory| self.cached_bytes(memory).saturating_mul(2));
         memories
             .chain(cached)
@@ -584,24 +593,25 @@ impl PlanLayout for Plan {
     }
 }
 
-/// Brings the constants of steps on the device there.
-fn constants_to(device: &ClDevice, steps: &mut [Step]) -> Result<(), PlanError> {
+/// Copies the constants of the device's steps to the device.
+fn upload_constants(device: &ClDevice, steps: &mut [Step]) -> Result<(), PlanError> {
     for step in steps.iter_mut().filter(|step| step.is_on_device) {
         for (port, operand) in step.inputs.iter_mut().enumerate() {
             let Some(Place::Constant(tensor)) = &operand.place else { continue };
-            let there = device.constant(tensor).map_err(|source| PlanError::Device {
+            let region = device.constant(tensor).map_err(|source| PlanError::Device {
                 node: step.name.clone(),
                 port,
                 bytes: tensor.bytes().len(),
                 device: device.name().to_owned(),
                 source: Box::new(source),
             })?;
-            operand.place = Some(Place::Device(there));
+            operand.place = Some(Place::Device(region));
         }
     }
     Ok(())
 }
 
+/// Checks that a step has no more ports than a call supports.
 fn check_ports(step: &Step) -> Result<(), PlanError> {
     let counts = [
         ("inputs", step.inputs.len()),
@@ -614,22 +624,22 @@ fn check_ports(step: &Step) -> Result<(), PlanError> {
     let is_bounded = |operand: &Operand| !operand.desc.full_shape().is_fixed();
     match step.outputs.iter().skip(BOUNDED_PORTS_MAX).position(is_bounded) {
         None => Ok(()),
-        Some(at) => {
-            let port = BOUNDED_PORTS_MAX + at;
+        Some(index) => {
+            let port = BOUNDED_PORTS_MAX + index;
             Err(PlanError::BoundedPort { node: step.name.clone(), port })
         }
     }
 }
 
-/// Bytes of scratch per memory: steps run one after the other, so each memory needs its largest.
+/// Returns the size of the scratch in each memory: the largest of its steps, because steps run one after the other.
 fn scratch(steps: &[Step], profile: &Profile) -> PerMemory<usize> {
     let mut bytes = PerMemory::default();
     for step in steps {
         let workspace = step.kernel.workspace();
-        let all = fast_memory(step.core, profile).unwrap_or_default();
-        let wanted = if workspace.wants_all_vtcm() { all } else { workspace.bytes() };
+        let fast_bytes = fast_memory(step.core, profile).unwrap_or_default();
+        let needed = if workspace.wants_all_vtcm() { fast_bytes } else { workspace.bytes() };
         let slot: &mut usize = &mut bytes[Memory::of_core(step.core)];
-        *slot = wanted.max(*slot);
+        *slot = needed.max(*slot);
     }
     bytes
 }

@@ -13,6 +13,7 @@ use crate::resolve::{self, TypedGraph};
 static OPS: [OpDef; 1] = [subnet::OP];
 static KERNELS: [KernelDef; 1] = [subnet::KERNEL];
 static BUILT_IN_OPS: PackageV1 = udo_ops::PACKAGE.guarded();
+/// A second part of the built-in package: the operator that runs HTA programs.
 static HTA: PackageV1 = PackageV1::new(BUILT_IN, "0").ops(&OPS).kernels(&KERNELS).guarded();
 
 /// Returns resources with the built-in operators.

@@ -33,7 +33,7 @@ impl From<Unfinished> for Error {
 
 impl FinishedGraph {
     pub(super) fn build(built: GraphBuilder) -> std::result::Result<Self, Unfinished> {
-        match whole(&built) {
+        match checked_graph(&built) {
             Ok(graph) => Ok(Self { built, graph }),
             Err(error) => Err(Unfinished { builder: Box::new(built), error }),
         }
@@ -64,7 +64,7 @@ impl FinishedGraph {
 
     /// Returns the index of the operation that a node of this name belongs to.
     pub fn operation_of(&self, node: &str) -> Option<usize> {
-        let is_part = |rest: &str| rest.is_empty() || rest.starts_with(['/', '.']);
+        let is_part = |suffix: &str| suffix.is_empty() || suffix.starts_with(['/', '.']);
         self.operations().position(|name| node.strip_prefix(name).is_some_and(is_part))
     }
 
@@ -86,12 +86,12 @@ impl FinishedGraph {
             }
         }
         let outputs: Vec<_> = placed.call.outputs.iter().flatten().copied().collect();
-        graph_of(built, &inputs, &outputs, operation..operation.saturating_add(1))
+        subgraph(built, &inputs, &outputs, operation..operation.saturating_add(1))
     }
 }
 
 /// Converts the whole graph, after checking it.
-fn whole(built: &GraphBuilder) -> Result<Graph> {
+fn checked_graph(built: &GraphBuilder) -> Result<Graph> {
     let missing = |what: &str| state(format!("graph {:?} has no {what} yet", built.name));
     if built.tensors.is_empty() {
         return Err(missing("tensors"));
@@ -103,20 +103,20 @@ fn whole(built: &GraphBuilder) -> Result<Graph> {
     for placed in &built.operations {
         for (port, id) in placed.call.inputs.iter().enumerate() {
             let Some(id) = *id else { continue };
-            check_made(built, id, &format!("{}: input {port}", placed.call.name))?;
+            check_written(built, id, &format!("{}: input {port}", placed.call.name))?;
         }
     }
     for (index, &id) in io.outputs.iter().enumerate() {
-        check_made(built, id, &format!("output {index}"))?;
+        check_written(built, id, &format!("output {index}"))?;
     }
-    let mut graph = graph_of(built, &io.inputs, &io.outputs, 0..built.operations.len())?;
-    graph.sort().map_err(|error| of_graph(&error))?;
-    graph.verify().map_err(|error| of_graph(&error))?;
+    let mut graph = subgraph(built, &io.inputs, &io.outputs, 0..built.operations.len())?;
+    graph.sort().map_err(|error| graph_error(&error))?;
+    graph.verify().map_err(|error| graph_error(&error))?;
     Ok(graph)
 }
 
 /// Refuses a tensor that nothing writes.
-fn check_made(built: &GraphBuilder, id: TensorId, place: &str) -> Result<()> {
+fn check_written(built: &GraphBuilder, id: TensorId, place: &str) -> Result<()> {
     let tensor = built.slot(id)?;
     let is_input = built.io.as_ref().is_some_and(|io| io.inputs.contains(&id));
     if tensor.data.is_some() || tensor.writer.is_some() || is_input {
@@ -128,7 +128,7 @@ fn check_made(built: &GraphBuilder, id: TensorId, place: &str) -> Result<()> {
     )))
 }
 
-fn of_graph(error: &GraphError) -> Error {
+fn graph_error(error: &GraphError) -> Error {
     let code = match error {
         GraphError::Cycle { .. } => ErrorCode::InvalidArgument,
         _ => ErrorCode::Internal,
@@ -136,8 +136,8 @@ fn of_graph(error: &GraphError) -> Error {
     Error::new(code, error.to_string())
 }
 
-/// Returns the graph of some operations.
-fn graph_of(
+/// Returns the graph of a range of operations, with these inputs and outputs.
+fn subgraph(
     built: &GraphBuilder,
     inputs: &[TensorId],
     outputs: &[TensorId],
@@ -150,8 +150,8 @@ fn graph_of(
         let dims = (0..).zip(tensor.spec.extents()).map(|(axis, extent)| dim(tensor, axis, extent));
         values.set(id, graph.add_input(&tensor.name, tensor.spec.dtype(), dims));
     }
-    let placed = built.operations.get(operations).unwrap_or_default();
-    for id in placed
+    let operations = built.operations.get(operations).unwrap_or_default();
+    for id in operations
         .iter()
         .flat_map(|placed| placed.call.inputs.iter().chain(&placed.call.outputs))
         .flatten()
@@ -168,7 +168,7 @@ fn graph_of(
             },
         );
     }
-    for placed in placed {
+    for placed in operations {
         placed
             .lower(&mut graph, &built.tensors, &values)
             .map_err(|error| at(&placed.call.name, &error))?;
@@ -177,7 +177,7 @@ fn graph_of(
     Ok(graph)
 }
 
-/// Adds a computed value with the declared type of a tensor.
+/// Adds a computed value with the type that the tensor declares.
 fn computed(graph: &mut Graph, tensor: &Slot) -> ValueId {
     let id = graph.add_value(&tensor.name);
     let dims = tensor.spec.extents().map(|extent| match extent {
@@ -199,6 +199,7 @@ fn dim(tensor: &Slot, axis: usize, extent: Extent) -> DimSpec {
     }
 }
 
+/// Returns the name of a dimension with a range. It is unique because names of tensors are.
 fn range_name(tensor: &Slot, axis: usize) -> String {
     format!("{}.{axis}", tensor.name)
 }

@@ -1,7 +1,9 @@
-//! Converts operations to nodes.
+//! Converts an operation of a built graph to nodes. [`Lower`] is the interface that the functions in `nnrt` use: it reads
+//! the operation's inputs and attributes, adds nodes, and sets outputs.
 //!
 //! An operation works on real values even if its tensors are quantized, and its nodes may have other integer types than
-//! its tensors. The conversions are added around its nodes here, and passes fuse or fold them as in any model.
+//! its tensors. [`Lower::x`] and [`Lower::give`] add the conversions around its nodes, and passes fuse or fold them as in any
+//! model.
 
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
 
@@ -20,8 +22,8 @@ impl Values {
     }
 
     pub(super) fn set(&mut self, tensor: TensorId, value: ValueId) {
-        if let Some(place) = self.0.get_mut(tensor.index()) {
-            *place = Some(value);
+        if let Some(slot) = self.0.get_mut(tensor.index()) {
+            *slot = Some(value);
         }
     }
 
@@ -51,6 +53,7 @@ pub(super) struct Lower<'a> {
     values: &'a Values,
     call: &'a Call,
     params: &'static [Param],
+    /// The numbers of nodes and values before this operation.
     first_node: usize,
     first_value: usize,
 }
@@ -78,8 +81,8 @@ impl<'a> Lower<'a> {
         for (port, input) in call.inputs.iter().enumerate() {
             inputs.push(input.is_some().then(|| self.x(port)).transpose()?);
         }
-        let made = self.add(domain, op, &inputs, call.attrs.clone(), call.outputs.len());
-        for (port, value) in made.into_iter().enumerate() {
+        let outputs = self.add(domain, op, &inputs, call.attrs.clone(), call.outputs.len());
+        for (port, value) in outputs.into_iter().enumerate() {
             if call.outputs.get(port).copied().flatten().is_some() {
                 self.give(port, value)?;
             }
@@ -98,13 +101,13 @@ impl<'a> Lower<'a> {
     }
 
     fn input_id(&self, port: usize) -> Result<TensorId> {
-        let found = self.call.inputs.get(port).copied().flatten();
-        found.ok_or_else(|| invalid(format!("input {port} is left out, expected a tensor")))
+        let id = self.call.inputs.get(port).copied().flatten();
+        id.ok_or_else(|| invalid(format!("input {port} is left out, expected a tensor")))
     }
 
     fn output_id(&self, port: usize) -> Result<TensorId> {
-        let found = self.call.outputs.get(port).copied().flatten();
-        found.ok_or_else(|| invalid(format!("output {port} is left out, expected a tensor")))
+        let id = self.call.outputs.get(port).copied().flatten();
+        id.ok_or_else(|| invalid(format!("output {port} is left out, expected a tensor")))
     }
 
     fn slot(&self, id: TensorId) -> Result<&Slot> {
@@ -172,11 +175,11 @@ impl<'a> Lower<'a> {
         dtype: DType,
         encodings: Encodings,
     ) -> Result<ValueId> {
-        self.coded("DequantizeLinear", value, dtype, encodings)
+        self.convert_encoding("DequantizeLinear", value, dtype, encodings)
     }
 
     /// Adds a quantizing or dequantizing node.
-    fn coded(
+    fn convert_encoding(
         &mut self,
         op: &str,
         value: ValueId,
@@ -187,26 +190,27 @@ impl<'a> Lower<'a> {
             Encodings::PerTensor(Encoding { scale, zero_point }) => {
                 (vec![scale], vec![zero_point], None)
             }
-            Encodings::PerAxis(of) => {
-                (of.scales().to_vec(), of.zero_points().to_vec(), Some(of.axis()))
+            Encodings::PerAxis(axis) => {
+                (axis.scales().to_vec(), axis.zero_points().to_vec(), Some(axis.axis()))
             }
         };
         let dims: &[usize] = if axis.is_some() { &[scales.len()] } else { &[] };
         let scale = self.constant(dims, &scales)?;
-        let zero_points = stored_as(dtype, dims, &zero_points)?;
+        let zero_points = integer_tensor(dtype, dims, &zero_points)?;
         let zero_points = self.add_constant(zero_points);
         let attrs = axis.map(|axis| ("axis", Attr::Int(i64::try_from(axis).unwrap_or(0))));
         Ok(self.node(op, &[value, scale, zero_points], attrs.as_slice()))
     }
 
-    /// Returns the real values of a product's bias. Integers without an encoding have the scale of the products.
+    /// Returns the real values of the bias of a product of inputs 0 and 1. Integers without an encoding have the product of
+    /// both scales as their scale, as the sums of quantized products do.
     pub(super) fn bias(&mut self, port: usize) -> Result<ValueId> {
-        let own = *self.input(port)?;
+        let bias = *self.input(port)?;
         let (Some(x), Some(w)) = (self.input(0)?.encodings(), self.input(1)?.encodings()) else {
             return self.x(port);
         };
         let Encodings::PerTensor(x) = x else { return self.x(port) };
-        if own.dtype() != DType::I32 || own.encodings().is_some() {
+        if bias.dtype() != DType::I32 || bias.encodings().is_some() {
             return self.x(port);
         }
         let encodings = match w {
@@ -215,8 +219,8 @@ impl<'a> Lower<'a> {
             }
             Encodings::PerAxis(w) => {
                 let scales: Vec<f32> = w.scales().iter().map(|scale| x.scale * scale).collect();
-                let made = AxisEncoding::intern(0, &scales, &vec![0; scales.len()]);
-                Encodings::PerAxis(made.map_err(|error| invalid(error.to_string()))?)
+                let encoding = AxisEncoding::intern(0, &scales, &vec![0; scales.len()]);
+                Encodings::PerAxis(encoding.map_err(|error| invalid(error.to_string()))?)
             }
         };
         let value = self.stored(port)?;
@@ -240,9 +244,9 @@ impl<'a> Lower<'a> {
     /// Returns the only integer of input `port`, which must be a constant.
     pub(super) fn known_int(&self, port: usize) -> Result<i64> {
         match *self.known(port)? {
-            [one] => Ok(one),
-            ref other => {
-                Err(invalid(format!("input {port} has {} elements, expected 1", other.len())))
+            [int] => Ok(int),
+            ref ints => {
+                Err(invalid(format!("input {port} has {} elements, expected 1", ints.len())))
             }
         }
     }
@@ -260,10 +264,11 @@ impl<'a> Lower<'a> {
     }
 
     fn attr(&self, name: &str) -> Option<&Attr> {
-        self.call.attrs.iter().find(|(own, _)| own == name).map(|(_, attr)| attr)
+        self.call.attrs.iter().find(|(known, _)| known == name).map(|(_, attr)| attr)
     }
 
-    fn param(&self, name: &str) -> Option<Value> {
+    /// Returns the default of a parameter.
+    fn default(&self, name: &str) -> Option<Value> {
         Param::named(self.params, name).and_then(|param| param.default)
     }
 
@@ -273,7 +278,7 @@ impl<'a> Lower<'a> {
 
     /// Returns an integer, boolean or choice attribute as a number.
     pub(super) fn int(&self, name: &str) -> Result<i64> {
-        match (self.attr(name), self.param(name)) {
+        match (self.attr(name), self.default(name)) {
             (Some(Attr::Int(value)), _) => Ok(*value),
             (Some(Attr::Text(text)), _) => self.choice(name, text),
             (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", describe(other)))),
@@ -283,8 +288,8 @@ impl<'a> Lower<'a> {
     }
 
     fn choice(&self, name: &str, text: &str) -> Result<i64> {
-        let at = Param::named(self.params, name).and_then(|param| param.choice(text));
-        at.ok_or_else(|| Self::missing(name))
+        let index = Param::named(self.params, name).and_then(|param| param.choice(text));
+        index.ok_or_else(|| Self::missing(name))
     }
 
     /// Returns a boolean attribute.
@@ -294,7 +299,7 @@ impl<'a> Lower<'a> {
 
     /// Returns a real attribute.
     pub(super) fn float(&self, name: &str) -> Result<f64> {
-        match (self.attr(name), self.param(name)) {
+        match (self.attr(name), self.default(name)) {
             (Some(Attr::Float(value)), _) => Ok(*value),
             (Some(Attr::Int(_)), _) => self.int(name).and_then(|value| {
                 let exact = i32::try_from(value).map(f64::from);
@@ -318,7 +323,7 @@ impl<'a> Lower<'a> {
 
     /// Returns a list of integers; `None` if the attribute is not set and has no default.
     pub(super) fn list(&self, name: &str) -> Option<Vec<i64>> {
-        match (self.attr(name), self.param(name)) {
+        match (self.attr(name), self.default(name)) {
             (Some(Attr::Ints(values)), _) => Some(values.clone()),
             (Some(Attr::Int(value)), _) => Some(vec![*value]),
             (None, Some(Value::Ints(values))) => Some(values.to_vec()),
@@ -336,18 +341,27 @@ impl<'a> Lower<'a> {
 
     /// Returns the axis of a tensor of this rank; negative axes count from the end.
     pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize> {
-        let most = i64::try_from(rank).unwrap_or(i64::MAX);
-        let from_first = if axis < 0 { axis.saturating_add(most) } else { axis };
+        let count = i64::try_from(rank).unwrap_or(i64::MAX);
+        let from_first = if axis < 0 { axis.saturating_add(count) } else { axis };
         let from_first = usize::try_from(from_first).ok().filter(|&axis| axis < rank);
         from_first.ok_or_else(|| {
-            invalid(format!("axis {axis} of {rank} dimensions, expected {} to {}", -most, most - 1))
+            invalid(format!(
+                "axis {axis} of {rank} dimensions, expected {} to {}",
+                -count,
+                count - 1
+            ))
         })
     }
 
     /// Adds a constant.
-    pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
+    pub(super) fn constant<T: Element>(
+        &mut self,
+        dims: &[usize],
+        elements: &[T],
+    ) -> Result<ValueId> {
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
-        let tensor = Tensor::from_slice(shape, of).map_err(|error| invalid(error.to_string()))?;
+        let tensor =
+            Tensor::from_slice(shape, elements).map_err(|error| invalid(error.to_string()))?;
         Ok(self.add_constant(tensor))
     }
 
@@ -358,14 +372,14 @@ impl<'a> Lower<'a> {
     }
 
     /// Adds a constant list of integers.
-    pub(super) fn int_list(&mut self, of: &[i64]) -> Result<ValueId> {
-        self.constant(&[of.len()], of)
+    pub(super) fn int_list(&mut self, ints: &[i64]) -> Result<ValueId> {
+        self.constant(&[ints.len()], ints)
     }
 
     /// Adds a scalar of the real type of input `port`.
-    pub(super) fn number(&mut self, port: usize, of: f64) -> Result<ValueId> {
+    pub(super) fn number(&mut self, port: usize, number: f64) -> Result<ValueId> {
         let dtype = self.real_type(port)?;
-        let number = self.constant(&[], &[of])?;
+        let number = self.constant(&[], &[number])?;
         Ok(self.cast(number, dtype))
     }
 
@@ -426,19 +440,20 @@ impl<'a> Lower<'a> {
         attrs: Vec<(String, Attr)>,
         outputs: usize,
     ) -> Vec<ValueId> {
-        let own = self.graph.nodes.len() - self.first_node;
-        let name = format!("{}/{op}_{own}", self.call.name);
-        let made: Vec<ValueId> = (0..outputs).map(|at| self.value(&name, at)).collect();
-        let mut node = Node::new(op, NEWEST, &[], &made);
+        let index = self.graph.nodes.len() - self.first_node;
+        let name = format!("{}/{op}_{index}", self.call.name);
+        let outputs: Vec<ValueId> = (0..outputs).map(|port| self.value(&name, port)).collect();
+        let mut node = Node::new(op, NEWEST, &[], &outputs);
         node.inputs = inputs.to_vec();
         (node.name, node.attrs) = (name, attrs);
         domain.clone_into(&mut node.domain);
         self.graph.add_node(node);
-        made
+        outputs
     }
 
-    fn value(&mut self, node: &str, at: usize) -> ValueId {
-        let name = if at == 0 { node.to_owned() } else { format!("{node}.{at}") };
+    /// Adds a value for output `port` of a node.
+    fn value(&mut self, node: &str, port: usize) -> ValueId {
+        let name = if port == 0 { node.to_owned() } else { format!("{node}.{port}") };
         self.graph.add_value(&name)
     }
 
@@ -446,7 +461,9 @@ impl<'a> Lower<'a> {
     pub(super) fn give(&mut self, port: usize, value: ValueId) -> Result<()> {
         let spec = *self.output(port)?;
         let value = match spec.encodings() {
-            Some(encodings) => self.coded("QuantizeLinear", value, spec.dtype(), encodings)?,
+            Some(encodings) => {
+                self.convert_encoding("QuantizeLinear", value, spec.dtype(), encodings)?
+            }
             None => value,
         };
         self.put(port, value)
@@ -484,24 +501,26 @@ impl<'a> Lower<'a> {
         Ok(self.node_of("Clip", &[Some(value), min, max], &[]))
     }
 
-    /// Makes a value the one of output `port`.
+    /// Makes `value` the value of output `port`: the nodes of this operation use the output's id instead. A value that the
+    /// operation did not compute is copied.
     fn put(&mut self, port: usize, value: ValueId) -> Result<()> {
         let id = self.output_id(port)?;
-        let to =
+        let output =
             self.values.get(id).ok_or_else(|| invalid(format!("output {port} has no value")))?;
-        let is_own = value.index() >= self.first_value && self.graph.constant(value).is_none();
-        if !is_own {
+        let is_computed_here =
+            value.index() >= self.first_value && self.graph.constant(value).is_none();
+        if !is_computed_here {
             let copied = self.node("Identity", &[value], &[]);
             return self.put(port, copied);
         }
         for node in self.graph.nodes.iter_mut().skip(self.first_node) {
             let uses = node.inputs.iter_mut().chain(&mut node.outputs);
-            uses.filter(|used| **used == Some(value)).for_each(|used| *used = Some(to));
+            uses.filter(|used| **used == Some(value)).for_each(|used| *used = Some(output));
         }
         Ok(())
     }
 
-    /// Names the node of output 0 like the operation.
+    /// Names the node that computes the first output like the operation.
     pub(super) fn name_last(&mut self) {
         let first = self.call.outputs.iter().flatten().next();
         let Some(value) = first.and_then(|id| self.values.get(*id)) else { return };
@@ -518,9 +537,9 @@ impl<'a> Lower<'a> {
 }
 
 /// Returns zero points in the type of the quantized values.
-fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
-    fn all<T: Element + TryFrom<i32>>(dims: &[usize], of: &[i32]) -> Result<Tensor> {
-        let stored = of.iter().map(|&point| {
+fn integer_tensor(dtype: DType, dims: &[usize], points: &[i32]) -> Result<Tensor> {
+    fn converted<T: Element + TryFrom<i32>>(dims: &[usize], points: &[i32]) -> Result<Tensor> {
+        let stored = points.iter().map(|&point| {
             T::try_from(point)
                 .map_err(|_| invalid(format!("zero point {point} is none of {}", T::DTYPE)))
         });
@@ -529,11 +548,11 @@ fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
         Tensor::from_slice(shape, &stored).map_err(|error| invalid(error.to_string()))
     }
     match dtype {
-        DType::U8 => all::<u8>(dims, of),
-        DType::I8 => all::<i8>(dims, of),
-        DType::U16 => all::<u16>(dims, of),
-        DType::I16 => all::<i16>(dims, of),
-        DType::I32 => all::<i32>(dims, of),
+        DType::U8 => converted::<u8>(dims, points),
+        DType::I8 => converted::<i8>(dims, points),
+        DType::U16 => converted::<u16>(dims, points),
+        DType::I16 => converted::<i16>(dims, points),
+        DType::I32 => converted::<i32>(dims, points),
         other => Err(invalid(format!("elements {other} are quantized, expected integers"))),
     }
 }

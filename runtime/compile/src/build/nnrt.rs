@@ -1,5 +1,5 @@
-//! The operations of `NNRt`: a table of numbers, names, tensors, parameters, and the operators of this runtime that
-//! they map to.
+//! The operations of `NNRt` (Neural Network Runtime, docs/nnrt-bmruntime.md), which a `GraphBuilder` accepts: a table of
+//! numbers, names, tensors, parameters, and the operators of this runtime that they map to.
 //!
 //! Images are channels-last unless a tensor's description says otherwise. An omitted attribute has the default of the
 //! table.
@@ -40,20 +40,20 @@ pub struct NnrtOp {
 #[derive(Debug)]
 enum Mapping {
     /// A single operator.
-    Same(&'static str),
+    Direct(&'static str),
     /// A single operator, followed by the activation that the operation states.
-    Active(&'static str),
+    Activated(&'static str),
     /// The nodes that a function adds.
-    By(fn(&mut Lower<'_>) -> Result<()>),
+    Custom(fn(&mut Lower<'_>) -> Result<()>),
 }
 
 /// The largest number of tensors of an operation without another bound.
-const MOST: usize = 200;
+const MAX_TENSORS: usize = 200;
 
 /// Returns the operation of this name.
 pub(super) fn named(name: &str) -> Result<&'static NnrtOp> {
-    let found = OPS.iter().find(|op| op.name == name);
-    found.ok_or_else(|| {
+    let op = OPS.iter().find(|op| op.name == name);
+    op.ok_or_else(|| {
         let nearest = OPS.iter().max_by(|a, b| {
             let [a, b] = [a, b].map(|op| strsim::jaro_winkler(op.name, name));
             a.total_cmp(&b)
@@ -68,8 +68,8 @@ pub(super) fn named(name: &str) -> Result<&'static NnrtOp> {
 
 /// Returns the operation of this number.
 pub(super) fn numbered(number: u32) -> Result<&'static NnrtOp> {
-    let found = OPS.iter().find(|op| op.number == number);
-    found.ok_or_else(|| {
+    let op = OPS.iter().find(|op| op.number == number);
+    op.ok_or_else(|| {
         invalid(format!("there is no operation {number}, expected 1 to {} of NNRt", OPS.len()))
     })
 }
@@ -82,12 +82,12 @@ impl NnrtOp {
             if (least..=most).contains(&found) {
                 return Ok(());
             }
-            let wanted = match most {
-                MOST => format!("at least {least}, and at most {MOST}"),
+            let expected = match most {
+                MAX_TENSORS => format!("at least {least}, and at most {MAX_TENSORS}"),
                 most if most == least => least.to_string(),
                 most => format!("{least} to {most}"),
             };
-            Err(invalid(format!("{name}: it has {found} {side}, expected {wanted}")))
+            Err(invalid(format!("{name}: it has {found} {side}, expected {expected}")))
         };
         count("inputs", call.inputs.len(), self.inputs)?;
         count("outputs", call.outputs.len(), self.outputs)?;
@@ -101,9 +101,9 @@ impl NnrtOp {
                 invalid(format!("{name} has no attribute {attr:?}, expected {known}"))
             })?;
             if !param.takes(value) {
-                let (found, wanted) = (describe(value), param.of);
+                let (found, expected) = (describe(value), param.of);
                 return Err(invalid(format!(
-                    "{name}: attribute {attr:?} is {found}, expected {wanted}"
+                    "{name}: attribute {attr:?} is {found}, expected {expected}"
                 )));
             }
         }
@@ -113,21 +113,21 @@ impl NnrtOp {
     /// Adds the nodes of a call.
     pub(super) fn lower(&self, lower: &mut Lower<'_>) -> Result<()> {
         match self.mapping {
-            Mapping::Same(op) => {
-                let y = all(lower, op)?;
+            Mapping::Direct(op) => {
+                let y = read_all_inputs(lower, op)?;
                 lower.give(0, y)
             }
-            Mapping::Active(op) => {
-                let y = all(lower, op)?;
+            Mapping::Activated(op) => {
+                let y = read_all_inputs(lower, op)?;
                 lower.give_active(y)
             }
-            Mapping::By(make) => make(lower),
+            Mapping::Custom(add) => add(lower),
         }
     }
 }
 
 /// Adds a node of an operator that reads all inputs.
-fn all(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
+fn read_all_inputs(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let inputs = (0..lower.count()).map(|port| lower.x(port)).collect::<Result<Vec<_>>>()?;
     Ok(lower.node(op, &inputs, &[]))
 }

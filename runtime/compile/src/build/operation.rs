@@ -20,7 +20,7 @@ impl OperationId {
     }
 }
 
-/// A use of an operator.
+/// An operation that a caller adds to a graph: an operator with attributes, inputs and outputs.
 #[derive(Clone, Debug)]
 pub struct Operation {
     kind: Kind,
@@ -33,7 +33,11 @@ pub struct Operation {
 enum Kind {
     Name(String),
     Number(u32),
-    Ours { domain: String, op: String },
+    /// An operator of this runtime or of a package.
+    Ours {
+        domain: String,
+        op: String,
+    },
 }
 
 impl Operation {
@@ -86,10 +90,10 @@ impl Operation {
     }
 }
 
-/// An operation of the graph.
+/// An operation in a graph, with its operator looked up and its call checked.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    of: Operator,
+    operator: Operator,
     pub(super) call: Call,
 }
 
@@ -103,12 +107,12 @@ enum Operator {
 impl Placed {
     pub(super) fn new(operation: Operation, id: OperationId) -> Result<Self> {
         let Operation { kind, attrs, inputs, outputs } = operation;
-        let of = match kind {
+        let operator = match kind {
             Kind::Name(name) => Operator::Nnrt(nnrt::named(&name)?),
             Kind::Number(number) => Operator::Nnrt(nnrt::numbered(number)?),
             Kind::Ours { domain, op } => Operator::Ours { domain, op },
         };
-        let op = match &of {
+        let op = match &operator {
             Operator::Nnrt(op) => op.name,
             Operator::Ours { op, .. } => op,
         };
@@ -116,8 +120,8 @@ impl Placed {
         if op.is_empty() {
             return Err(invalid(format!("operation {} has no operator, expected its name", id.0)));
         }
-        for (at, (attr, _)) in attrs.iter().enumerate() {
-            if attrs.iter().take(at).any(|(before, _)| before == attr) {
+        for (index, (attr, _)) in attrs.iter().enumerate() {
+            if attrs.iter().take(index).any(|(earlier, _)| earlier == attr) {
                 return Err(invalid(format!("{name}: attribute {attr:?} is given twice")));
             }
         }
@@ -125,20 +129,20 @@ impl Placed {
             return Err(invalid(format!("{name}: it makes 0 tensors, expected at least one")));
         }
         let call = Call { name, attrs, inputs, outputs };
-        if let Operator::Nnrt(op) = of {
+        if let Operator::Nnrt(op) = operator {
             op.check(&call)?;
         }
-        Ok(Self { of, call })
+        Ok(Self { operator, call })
     }
 
     /// Adds the nodes of the operation.
     pub(super) fn lower(&self, graph: &mut Graph, tensors: &[Slot], values: &Values) -> Result<()> {
-        let params = match &self.of {
+        let params = match &self.operator {
             Operator::Nnrt(op) => op.params,
             Operator::Ours { .. } => &[],
         };
         let mut lower = Lower::new(graph, tensors, values, &self.call, params);
-        match &self.of {
+        match &self.operator {
             Operator::Nnrt(op) => op.lower(&mut lower),
             Operator::Ours { domain, op } => lower.ours(domain, op),
         }?;

@@ -1,4 +1,5 @@
-//! Parameters of operations: their kinds and defaults.
+//! Parameters of `NNRt`'s operations: their kinds and defaults. The table in `nnrt` lists them; calls set them as
+//! attributes.
 
 use std::fmt;
 
@@ -57,8 +58,8 @@ impl Param {
             | (Kind::Float, Attr::Float(_))
             | (Kind::Ints, Attr::Ints(_))
             | (Kind::Floats, Attr::Floats(_)) => true,
-            (Kind::Choice(of), Attr::Int(value)) => {
-                usize::try_from(*value).is_ok_and(|value| value < of.len())
+            (Kind::Choice(choices), Attr::Int(value)) => {
+                usize::try_from(*value).is_ok_and(|value| value < choices.len())
             }
             (Kind::Choice(_), Attr::Text(text)) => self.choice(text).is_some(),
             _ => false,
@@ -67,8 +68,8 @@ impl Param {
 
     /// Returns the index of one of its choices.
     pub(super) fn choice(&self, text: &str) -> Option<i64> {
-        let Kind::Choice(of) = self.of else { return None };
-        i64::try_from(of.iter().position(|own| *own == text)?).ok()
+        let Kind::Choice(choices) = self.of else { return None };
+        i64::try_from(choices.iter().position(|choice| *choice == text)?).ok()
     }
 }
 
@@ -80,8 +81,8 @@ impl fmt::Display for Kind {
             Self::Float => f.write_str("a number"),
             Self::Ints => f.write_str("integers"),
             Self::Floats => f.write_str("numbers"),
-            Self::Choice(of) => {
-                for (number, text) in of.iter().enumerate() {
+            Self::Choice(choices) => {
+                for (number, text) in choices.iter().enumerate() {
                     let comma = if number == 0 { "" } else { ", " };
                     write!(f, "{comma}{number} {text}")?;
                 }

@@ -65,47 +65,52 @@ pub struct HtaPart {
 pub fn compile(
     contents: &mut Contents,
     compiler: &Compiler<'_>,
-    of: &PrepareHta,
+    request: &PrepareHta,
 ) -> Result<HtaReport, HtaError> {
-    check_parts(&of.parts)?;
+    check_parts(&request.parts)?;
     let container = Container::read(&ModelBytes::copy_of(&contents.to_bytes()?))?;
     let mut report = HtaReport::default();
     let mut sections = Vec::new();
     for network in container.networks() {
         let mut parts = Vec::new();
-        for (stage, of_stage) in network.stages.iter().enumerate() {
-            let mut graph = container.bound(of_stage, &network.name)?.graph;
+        for (stage, stage_graph) in network.stages.iter().enumerate() {
+            let mut graph = container.bound(stage_graph, &network.name)?.graph;
             number_nodes(&mut graph);
-            let mut compiling = Compiling::new(&graph, compiler, of.soc)?;
-            let done = if of.parts.is_empty() {
+            let mut compiling = Compiling::new(&graph, compiler, request.soc)?;
+            let compiled = if request.parts.is_empty() {
                 compiling.all(&mut report.stays)?
             } else {
-                of.parts.iter().map(|ids| compiling.asked(ids)).collect::<Result<_, _>>()?
+                request
+                    .parts
+                    .iter()
+                    .map(|ids| compiling.recompiled(ids))
+                    .collect::<Result<_, _>>()?
             };
-            for one in done {
-                report.parts.push(one.report(&network.name, stage));
-                parts.push(one.part(of.soc, stage));
+            for part in compiled {
+                report.parts.push(part.report(&network.name, stage));
+                parts.push(part.part(request.soc, stage));
             }
         }
         if !parts.is_empty() {
-            sections.push(record::section(of.soc.name, &network.name, &parts)?);
+            sections.push(record::section(request.soc.name, &network.name, &parts)?);
         }
     }
     if sections.is_empty() {
-        return Err(HtaError::Nothing { soc: of.soc.name, why: report.stays });
+        return Err(HtaError::Nothing { soc: request.soc.name, why: report.stays });
     }
-    let replaced = format!("{COMPILED}{}", of.soc.name);
+    let replaced = format!("{COMPILED}{}", request.soc.name);
     contents.sections.retain(|section| section.name != replaced);
     contents.sections.extend(sections);
     Ok(report)
 }
 
+/// Checks that no two parts share a node.
 fn check_parts(parts: &[Origin]) -> Result<(), HtaError> {
-    for (at, one) in parts.iter().enumerate() {
-        let ids: BTreeSet<u32> = one.ids().collect();
-        let shares = |other: &&Origin| other.ids().any(|id| ids.contains(&id));
-        if let Some(other) = parts.iter().take(at).find(shares) {
-            return Err(HtaError::Shared { one: other.to_string(), other: one.to_string() });
+    for (index, part) in parts.iter().enumerate() {
+        let ids: BTreeSet<u32> = part.ids().collect();
+        let overlaps = |other: &&Origin| other.ids().any(|id| ids.contains(&id));
+        if let Some(other) = parts.iter().take(index).find(overlaps) {
+            return Err(HtaError::Shared { one: other.to_string(), other: part.to_string() });
         }
     }
     Ok(())
@@ -130,7 +135,7 @@ pub(super) struct Compiled {
     names: [Vec<String>; 2],
 }
 
-/// The reason why nodes cannot be a part, and the ids of the node where that shows.
+/// The reason why nodes cannot be a part, and the ids of the nodes at fault.
 struct Refused {
     why: String,
     ids: Origin,
@@ -152,16 +157,17 @@ impl<'a> Compiling<'a> {
     pub(super) fn all(&mut self, stays: &mut Vec<String>) -> Result<Vec<Compiled>, HtaError> {
         let mut typed = self.typed.clone();
         pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68)?;
-        let (mut without, mut more) = (BTreeSet::new(), Vec::new());
+        let (mut excluded, mut reasons) = (BTreeSet::new(), Vec::new());
+        // A part that does not compile excludes the node at fault; then all parts are chosen again.
         loop {
-            let choice = choose(&typed, self.soc, &without);
+            let choice = choose(&typed, self.soc, &excluded);
             let mut compiled = Vec::new();
             let mut refused = None;
             for ids in &choice.parts {
                 match self.part(ids) {
-                    Ok(one) => compiled.push(one),
+                    Ok(part) => compiled.push(part),
                     Err(error) => {
-                        let is_new = error.ids.ids().any(|id| !without.contains(&id));
+                        let is_new = error.ids.ids().any(|id| !excluded.contains(&id));
                         let ids = if is_new { error.ids } else { ids.clone() };
                         refused = Some((ids, error.why));
                         break;
@@ -170,21 +176,21 @@ impl<'a> Compiling<'a> {
             }
             let Some((ids, why)) = refused else {
                 stays.extend(choice.stays);
-                stays.append(&mut more);
+                stays.append(&mut reasons);
                 return Ok(compiled);
             };
-            without.extend(ids.ids());
-            more.push(why);
+            excluded.extend(ids.ids());
+            reasons.push(why);
         }
     }
 
-    /// Compiles a requested part.
-    fn asked(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
+    /// Compiles the part with these ids. Its inputs and outputs may differ from those of an earlier compilation.
+    pub(super) fn recompiled(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
         let nodes = || ids.to_string();
-        let is_there = |id: &u32| {
+        let exists = |id: &u32| {
             self.graph.nodes.iter().any(|node| node.origin.ids().any(|known| known == *id))
         };
-        if let Some(id) = ids.ids().find(|id| !is_there(id)) {
+        if let Some(id) = ids.ids().find(|id| !exists(id)) {
             let why = format!("the model has no node {id}");
             return Err(HtaError::Part { nodes: nodes(), why });
         }
@@ -199,17 +205,17 @@ impl<'a> Compiling<'a> {
         let ends = [self.ends(&piece.inputs, ids)?, self.ends(&piece.outputs, ids)?];
         piece.set_inputs(|value| tensor_type(self.desc(value)?));
         let failed = |error: &dyn std::fmt::Display| refused(error.to_string(), ids);
-        // A part is bound as the whole was, and its inputs' shapes are fixed.
+        // The part is bound with the model's options, except for shapes: its inputs have fixed ones.
         let options = options_of_part(self.compiler.options);
         let resolved = resolve::run(&self.compiler.with(&options), piece.graph.clone());
         let mut typed = resolved.map_err(|error| failed(&error))?.graph;
-        let fired = pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68);
-        fired.map_err(|error| failed(&error))?;
+        let passed = pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68);
+        passed.map_err(|error| failed(&error))?;
         let derived = Derived::new(&typed);
-        let place = |value: ValueId| typed.inputs.iter().position(|input| *input == value);
+        let index = |value: ValueId| typed.inputs.iter().position(|input| *input == value);
         let is_inner = |value| {
-            let outer = place(value).and_then(|at| piece.inputs.get(at));
-            outer.is_some_and(|outer| !self.is_given(*outer))
+            let outer = index(value).and_then(|index| piece.inputs.get(index));
+            outer.is_some_and(|outer| !self.is_model_input(*outer))
         };
         let network = Lowering::new(&typed, &derived).network(is_inner);
         let network = network.map_err(|stays| {
@@ -224,16 +230,16 @@ impl<'a> Compiling<'a> {
                 let mut nodes = typed.nodes.iter().map(|bound| &bound.node);
                 nodes.find(|node| node.name == name).map(|node| node.origin.clone())
             };
-            let of = match &error {
+            let origin = match &error {
                 CompileError::Rows { layer, .. } => named(layer),
                 CompileError::Refused(refusal) => {
                     let mut nodes = typed.nodes.iter().map(|bound| &bound.node);
-                    let found = |name: &str| refusal.what.contains(&format!("{name:?}"));
-                    nodes.find(|node| found(&node.name)).map(|node| node.origin.clone())
+                    let is_named = |name: &str| refusal.what.contains(&format!("{name:?}"));
+                    nodes.find(|node| is_named(&node.name)).map(|node| node.origin.clone())
                 }
                 _ => None,
             };
-            Refused { why: error.to_string(), ids: of.unwrap_or_else(|| ids.clone()) }
+            Refused { why: error.to_string(), ids: origin.unwrap_or_else(|| ids.clone()) }
         })?;
         let layers = network.layers().len();
         let ports = ends.clone().map(|ends| ends.iter().map(|(_, desc)| port(desc)).collect());
@@ -249,43 +255,38 @@ impl<'a> Compiling<'a> {
 
     /// Returns the names and types of a part's inputs or outputs, if the HTA supports them.
     fn ends(&self, values: &[ValueId], ids: &Origin) -> Result<Vec<(String, TensorDesc)>, Refused> {
-        let of = |&value: &ValueId| {
+        let end = |&value: &ValueId| {
             let name =
                 self.graph.value(value).map_or_else(|_| String::new(), |value| value.name.clone());
             let desc = self.desc(value).unwrap_or(TensorDesc::ABSENT);
             if desc.dtype() == Some(DType::U8) && desc.full_shape().is_fixed() {
                 return Ok((name, desc));
             }
-            let maker = self.graph.producers().get(value).copied().flatten();
-            let maker = maker.and_then(|maker| self.graph.node(maker).ok());
-            let by = maker.map_or_else(String::new, |node| {
+            let producer = self.graph.producers().get(value).copied().flatten();
+            let producer = producer.and_then(|id| self.graph.node(id).ok());
+            let producer_text = producer.map_or_else(String::new, |node| {
                 format!(", which node {:?} ({}, id {}) makes,", node.name, node.op, node.origin)
             });
             let why = format!(
-                "value {name:?}{by} is {desc} at its end, and the HTA reads and makes u8 of fixed extents; move the end to where values \
+                "value {name:?}{producer_text} is {desc} at its end, and the HTA reads and makes u8 of fixed extents; move the end to where values \
                  are stored: nodes up to the one that quantizes them belong together"
             );
-            let ids = maker.map_or_else(|| ids.clone(), |node| node.origin.clone());
+            let ids = producer.map_or_else(|| ids.clone(), |node| node.origin.clone());
             Err(Refused { why, ids })
         };
-        values.iter().map(of).collect()
+        values.iter().map(end).collect()
     }
 
     /// Returns whether a value is an input of the model, possibly quantized.
-    fn is_given(&self, value: ValueId) -> bool {
+    fn is_model_input(&self, value: ValueId) -> bool {
         let is_input = |value: ValueId| {
             self.graph.value(value).is_ok_and(|value| matches!(value.source, Source::Input(_)))
         };
-        let maker = self.graph.producers().get(value).copied().flatten();
-        let maker = maker.and_then(|maker| self.graph.node(maker).ok());
+        let producer = self.graph.producers().get(value).copied().flatten();
+        let producer = producer.and_then(|id| self.graph.node(id).ok());
         let stored =
-            maker.filter(|node| node.op == "QuantizeLinear").and_then(|node| node.input(0));
+            producer.filter(|node| node.op == "QuantizeLinear").and_then(|node| node.input(0));
         is_input(value) || stored.is_some_and(is_input)
-    }
-
-    /// Recompiles a part whose inputs and outputs differ from those that it was compiled for.
-    pub(super) fn recompiled(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
-        self.asked(ids)
     }
 }
 
@@ -310,7 +311,8 @@ impl Compiled {
     }
 }
 
-/// The passes that leave operators on quantized values intact.
+/// Returns options without the passes that fuse into quantized operators or change their layout, because lowering reads
+/// plain quantized operators.
 fn passes() -> PassOptions {
     let mut options = PassOptions::default();
     options.skip.extend(["scale-folding", "layouts", "epilogue"].map(str::to_owned));

@@ -1,4 +1,5 @@
-//! The digest that ties a program to the nodes, weights and encodings that it was compiled from.
+//! Computes the digest that ties a program to the nodes, weights and encodings that it was compiled from. `install` accepts
+//! a program only if its digest still matches the model.
 
 use std::fmt::Write;
 
@@ -17,71 +18,72 @@ pub(super) fn digest(
     ports: [&[Port]; 2],
     program: &[u8],
 ) -> String {
-    let mut sum = Sha256::new();
+    let mut hash = Sha256::new();
     let [inputs, outputs] = ports.map(<[Port]>::len);
     let version = udo_hta::VERSION;
     let mut text = format!("udo.hta {version} {soc} {stage} {inputs} {outputs}");
     for port in ports.concat() {
         let _ = write!(text, "; {port:?}");
     }
-    let mut places = vec![None; piece.graph.values.len()];
+    let mut numbers = vec![None; piece.graph.values.len()];
     let mut count = 0usize;
-    let mut place = |text: &mut String, id: Option<ValueId>| {
+    // Appends the number of a value, and returns whether this is its first occurrence.
+    let mut push_value = |text: &mut String, id: Option<ValueId>| {
         let Some(id) = id else {
             text.push_str(" -");
             return false;
         };
-        let Some(slot) = places.get_mut(id.index()) else { return false };
+        let Some(slot) = numbers.get_mut(id.index()) else { return false };
         let is_new = slot.is_none();
-        let at = *slot.get_or_insert_with(|| {
+        let number = *slot.get_or_insert_with(|| {
             count += 1;
             count
         });
-        let _ = write!(text, " {at}");
+        let _ = write!(text, " {number}");
         is_new
     };
     for &input in &piece.graph.inputs {
-        place(&mut text, Some(input));
+        push_value(&mut text, Some(input));
     }
     for node in &piece.graph.nodes {
         let _ = write!(text, "\n{}:{}@{}", node.domain, node.op, node.opset);
         for &input in &node.inputs {
-            let is_new = place(&mut text, input);
+            let is_new = push_value(&mut text, input);
             let value = input.filter(|_| is_new).and_then(|id| piece.graph.value(id).ok());
             if let Some(Source::Constant(tensor)) = value.map(|value| &value.source) {
-                add(&mut sum, &mut text, tensor);
+                hash_tensor(&mut hash, &mut text, tensor);
             }
         }
         text.push_str(" ->");
         for &output in &node.outputs {
-            place(&mut text, output);
+            push_value(&mut text, output);
         }
         for (name, attr) in &node.attrs {
             let _ = write!(text, " {name:?}={attr}");
             if let Attr::Tensor(tensor) = attr {
-                add(&mut sum, &mut text, tensor);
+                hash_tensor(&mut hash, &mut text, tensor);
             }
         }
     }
     for &output in &piece.graph.outputs {
-        place(&mut text, Some(output));
+        push_value(&mut text, Some(output));
     }
-    sum.update(text.len().to_le_bytes());
-    sum.update(&text);
-    sum.update(program);
+    hash.update(text.len().to_le_bytes());
+    hash.update(&text);
+    hash.update(program);
     let mut digits = String::new();
-    for byte in sum.finalize() {
+    for byte in hash.finalize() {
         let _ = write!(digits, "{byte:02x}");
     }
     digits
 }
 
-/// Adds the text so far, and a tensor.
-fn add(sum: &mut Sha256, text: &mut String, tensor: &Tensor) {
+/// Hashes the text so far and a tensor, each after its length so that their boundary is unambiguous. Clears the text.
+fn hash_tensor(hash: &mut Sha256, text: &mut String, tensor: &Tensor) {
     let _ = write!(text, " {}", tensor.desc());
     for bytes in [text.as_bytes(), tensor.stored()] {
-        sum.update(bytes.len().to_le_bytes());
-        sum.update(bytes);
+        hash.update(bytes.len().to_le_bytes());
+        hash.update(bytes);
     }
     text.clear();
 }

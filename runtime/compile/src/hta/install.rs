@@ -1,4 +1,5 @@
-//! Installs HTA programs: replaces each part of a model that its file has a program for by one node.
+//! Installs HTA programs when a model is loaded: replaces each part of the model for which the file has a valid program by one
+//! `HtaSubnet` node.
 
 use std::collections::BTreeSet;
 
@@ -51,32 +52,32 @@ pub fn install(
 ) -> Result<Installed, HtaError> {
     let PlaceOptions { soc, aip, cores, affinity, .. } = &compiler.options.place;
     let pinned = place::pinned(affinity);
-    let asked = &Request { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
+    let request = &Request { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
     let is_hta = |core: &Core| core.kind() == Some(CoreKind::Hta);
-    if !asked.cores.iter().chain(asked.pinned).any(is_hta) {
+    if !request.cores.iter().chain(request.pinned).any(is_hta) {
         return Ok(Installed::default());
     }
     let mut notices = Vec::new();
     let fall_back = |error: HtaError, notices: &mut Vec<String>| {
-        if !asked.may_fall_back {
+        if !request.may_fall_back {
             return Err(error);
         }
         notices.push(format!("{error}: these nodes run on the DSP instead"));
         Ok(())
     };
-    let soc = asked.soc;
-    if graph.compiled.is_empty() && !asked.may_fall_back {
+    let soc = request.soc;
+    if graph.compiled.is_empty() && !request.may_fall_back {
         // Placement then reports for each node that the HTA has no kernel.
         return Ok(Installed { notices, ..Installed::default() });
     }
-    let known: Vec<String> = graph.compiled.iter().map(|of| of.target.clone()).collect();
-    let Some(of) = graph.compiled.iter().find(|of| of.target == soc.name) else {
+    let known: Vec<String> = graph.compiled.iter().map(|section| section.target.clone()).collect();
+    let Some(section) = graph.compiled.iter().find(|section| section.target == soc.name) else {
         fall_back(HtaError::None { soc: soc.name, known }, &mut notices)?;
         return Ok(Installed { notices, ..Installed::default() });
     };
-    let parts = match record::parts(of) {
+    let parts = match record::parts(section) {
         Ok(parts) if parts.is_empty() => {
-            let why = format!("has no program for stage {}", of.stage);
+            let why = format!("has no program for stage {}", section.stage);
             fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
             return Ok(Installed { notices, ..Installed::default() });
         }
@@ -87,59 +88,67 @@ pub fn install(
             return Ok(Installed { notices, ..Installed::default() });
         }
     };
-    let own = graph.outputs.iter().copied().take(asked.own_outputs).collect();
-    let model = Graph { outputs: own, ..graph.clone() };
+    let outputs = graph.outputs.iter().copied().take(request.own_outputs).collect();
+    let model = Graph { outputs, ..graph.clone() };
     let mut compiling = Compiling::new(&model, compiler, soc)?;
     // A notice covers the nodes with a stale program.
     let left_out = left_out(&parts, &mut compiling);
-    let mut ready = Vec::new();
+    let mut valid = Vec::new();
     for part in parts {
-        match checked(&model, part, asked, &mut compiling) {
-            Ok(Some(part)) => ready.push(part),
+        match checked(&model, part, request, &mut compiling) {
+            Ok(Some(part)) => valid.push(part),
             Ok(None) => {}
             Err(error) => fall_back(error, &mut notices)?,
         }
     }
-    for (number, part) in ready.into_iter().enumerate() {
-        let part = for_outputs(graph, part, asked, compiler, &mut notices)?;
-        put(graph, &part, number)?;
+    for (number, part) in valid.into_iter().enumerate() {
+        let part = with_requested_outputs(graph, part, request, compiler, &mut notices)?;
+        insert(graph, &part, number)?;
     }
     Ok(Installed { notices, left_out })
 }
 
 /// Returns the supported nodes outside all parts: they were left out when the model was prepared.
 fn left_out(parts: &[Part], compiling: &mut Compiling<'_>) -> Origin {
-    let taken: BTreeSet<u32> = parts.iter().flat_map(|part| part.ids.ids()).collect();
+    let covered: BTreeSet<u32> = parts.iter().flat_map(|part| part.ids.ids()).collect();
     // If nothing can be compiled, nothing was left out.
-    let all = compiling.all(&mut Vec::new()).unwrap_or_default();
-    all.iter().flat_map(|one| one.piece.ids.ids()).filter(|id| !taken.contains(id)).collect()
+    let supported = compiling.all(&mut Vec::new()).unwrap_or_default();
+    supported
+        .iter()
+        .flat_map(|part| part.piece.ids.ids())
+        .filter(|id| !covered.contains(id))
+        .collect()
 }
 
-/// Checks a part by recompiling its nodes, unless they are to run elsewhere. The digest alone does not prove that a
+/// Checks a part by recompiling its nodes. Returns `None` if its nodes are to run elsewhere. The digest alone does not prove that a
 /// program belongs to its nodes: whoever forges a program can also compute its digest.
 fn checked(
     model: &Graph,
     part: Part,
-    asked: &Request<'_>,
+    request: &Request<'_>,
     compiling: &mut Compiling<'_>,
 ) -> Result<Option<Part>, HtaError> {
     let nodes = part.ids.to_string();
     let stale = |why: String| HtaError::Stale { nodes: nodes.clone(), why };
     let piece = Piece::cut(model, &part.ids)
         .map_err(|error| stale(format!("is of another model: {error}")))?;
-    let found =
-        digest(&piece, (asked.soc.name, part.stage), [&part.inputs, &part.outputs], &part.program);
-    if found != part.digest {
+    let actual = digest(
+        &piece,
+        (request.soc.name, part.stage),
+        [&part.inputs, &part.outputs],
+        &part.program,
+    );
+    if actual != part.digest {
         return Err(stale(
             "is stale: it was compiled from other nodes, weights or encodings".to_owned(),
         ));
     }
     let program = Program::load(&part.program, &Limits::DEFAULT)
         .map_err(|error| stale(format!("does not run: {error}")))?;
-    if program.soc().is_none_or(|soc| soc.name != asked.soc.name) {
+    if program.soc().is_none_or(|soc| soc.name != request.soc.name) {
         return Err(stale("is for another SoC".to_owned()));
     }
-    if !is_wanted(model, &piece, asked) {
+    if !prefers_hta(model, &piece, request) {
         return Ok(None);
     }
     let recompiled = compiling
@@ -157,19 +166,19 @@ fn checked(
 }
 
 /// Returns whether all nodes of a part are pinned to the HTA or prefer it.
-fn is_wanted(model: &Graph, piece: &Piece, asked: &Request<'_>) -> bool {
+fn prefers_hta(model: &Graph, piece: &Piece, request: &Request<'_>) -> bool {
     let is_hta = |core: Option<&Core>| core.and_then(|core| core.kind()) == Some(CoreKind::Hta);
-    piece.gone.iter().filter_map(|id| model.node(*id).ok()).all(|node| match node.pin {
-        Some(pin) => is_hta(asked.pinned.get(usize::from(pin))),
-        None => is_hta(asked.cores.first()),
+    piece.replaced.iter().filter_map(|id| model.node(*id).ok()).all(|node| match node.pin {
+        Some(pin) => is_hta(request.pinned.get(usize::from(pin))),
+        None => is_hta(request.cores.first()),
     })
 }
 
 /// Returns the part, recompiled if the user added values inside it to the outputs.
-fn for_outputs(
+fn with_requested_outputs(
     graph: &Graph,
     part: Part,
-    asked: &Request<'_>,
+    request: &Request<'_>,
     compiler: &Compiler<'_>,
     notices: &mut Vec<String>,
 ) -> Result<Part, HtaError> {
@@ -180,18 +189,17 @@ fn for_outputs(
     if outputs(graph) == part.outputs.len() {
         return Ok(part);
     }
-    let mut compiling = Compiling::new(graph, compiler, asked.soc)?;
+    let mut compiling = Compiling::new(graph, compiler, request.soc)?;
     let recompiled = compiling.recompiled(&part.ids)?;
     notices.push(format!(
         "the HTA program of nodes {} was compiled anew at load, because values inside it are requested",
         part.ids
     ));
-    let made = recompiled.part(asked.soc, part.stage);
-    Ok(made)
+    Ok(recompiled.part(request.soc, part.stage))
 }
 
 /// Inserts the node of a part into the model.
-fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
+fn insert(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
     let stale = |why: String| HtaError::Stale { nodes: part.ids.to_string(), why };
     let piece = Piece::cut(graph, &part.ids).map_err(|error| stale(error.to_string()))?;
     let shapes = part.inputs.iter().chain(&part.outputs).map(|port| &port.shape);
@@ -205,8 +213,8 @@ fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
         });
     let name = format!("hta_program_{number}");
     let program = graph.add_constant(&name, program.map_err(stale)?);
-    let mut first = piece.gone.iter().filter_map(|id| graph.node(*id).ok());
-    let pin = first.find_map(|node| node.pin);
+    let mut nodes = piece.replaced.iter().filter_map(|id| graph.node(*id).ok());
+    let pin = nodes.find_map(|node| node.pin);
     let inputs: Vec<ValueId> = [program].into_iter().chain(piece.inputs.iter().copied()).collect();
     let node = Node {
         name,
@@ -222,7 +230,7 @@ fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
     };
     let mut nodes = Vec::with_capacity(graph.nodes.len());
     for (id, other) in graph.node_ids().zip(std::mem::take(&mut graph.nodes)) {
-        if !piece.gone.contains(&id) {
+        if !piece.replaced.contains(&id) {
             nodes.push(other);
         }
     }

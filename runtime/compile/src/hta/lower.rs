@@ -21,7 +21,7 @@ use encodings::Encodings;
 use shape::Shaped;
 
 /// Returns the layer of a node, or the reason why the HTA does not support it.
-type Lower = for<'a> fn(&Lowering<'a>, &Use<'a>) -> Result<LayerParts<'a>, String>;
+type Lower = for<'a> fn(&Lowering<'a>, &LayerNode<'a>) -> Result<LayerParts<'a>, String>;
 
 /// The supported operators, by domain and name.
 const TABLE: &[(&str, &str, Lower)] = &[
@@ -45,18 +45,19 @@ const TABLE: &[(&str, &str, Lower)] = &[
     ("udo", "QLinearMatMulAdd", matrix::matmul_add),
 ];
 
-/// The layer of a node.
+/// A lowered node: the layer's operation, and the ports that the layer reads.
 struct LayerParts<'a> {
     op: Op<'a>,
     /// The ports of the values that it reads.
     reads: Vec<usize>,
 }
 
-/// Constants that are derived from the graph's before layers refer to them.
+/// Constants that are computed from the graph's constants. They outlive the layers, which borrow them.
 #[derive(Debug, Default)]
 pub(super) struct Derived {
     /// Weights with outputs first, by node index.
     matrices: BTreeMap<usize, memory::Tensor>,
+    /// Lookup tables, by node index.
     tables: BTreeMap<usize, [u8; 256]>,
     /// A scalar repeated for each channel, by node index and port.
     rows: BTreeMap<(usize, usize), memory::Tensor>,
@@ -66,29 +67,36 @@ impl Derived {
     /// Derives the constants that the nodes of a graph need.
     pub(super) fn new(graph: &TypedGraph) -> Self {
         let mut derived = Self::default();
-        for (at, bound) in graph.nodes.iter().enumerate() {
-            let of = Use { at, bound };
-            derived.matrices.extend(matrix::outputs_first(graph, &of).map(|tensor| (at, tensor)));
-            derived.tables.extend(merge::table(&of).map(|table| (at, table)));
-            derived.rows.extend(merge::rows(graph, &of).map(|(port, row)| ((at, port), row)));
+        for (index, bound) in graph.nodes.iter().enumerate() {
+            let layer = LayerNode { at: index, bound };
+            derived
+                .matrices
+                .extend(matrix::outputs_first(graph, &layer).map(|tensor| (index, tensor)));
+            derived.tables.extend(merge::table(&layer).map(|table| (index, table)));
+            derived.rows.extend(merge::rows(graph, &layer).map(|(port, row)| ((index, port), row)));
         }
         derived
     }
 }
 
 /// A node of the graph with its index.
-struct Use<'a> {
+struct LayerNode<'a> {
     at: usize,
     bound: &'a BoundNode,
 }
 
-impl Use<'_> {
+impl LayerNode<'_> {
     fn input(&self, port: usize) -> Option<ValueId> {
         self.bound.node.input(port)
     }
 
     fn setting(&self, name: &str) -> Option<&ParamSetting> {
-        self.bound.params.settings().iter().find(|(known, _)| *known == name).map(|(_, of)| of)
+        self.bound
+            .params
+            .settings()
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, setting)| setting)
     }
 
     fn int(&self, name: &str) -> Option<i64> {
@@ -110,9 +118,9 @@ impl Use<'_> {
         let Some(ParamSetting::Ints(ints)) = self.setting(name) else { return Ok([default; 2]) };
         let pair = match ints[..] {
             [] => Some([default; 2]),
-            [down, across] => {
-                let pair = usize::try_from(down).ok().zip(usize::try_from(across).ok());
-                pair.map(|(down, across)| [down, across])
+            [vertical, horizontal] => {
+                let pair = usize::try_from(vertical).ok().zip(usize::try_from(horizontal).ok());
+                pair.map(|(vertical, horizontal)| [vertical, horizontal])
             }
             _ => None,
         };
@@ -156,29 +164,30 @@ impl<'a> Lowering<'a> {
     pub(super) fn layer(&mut self, id: NodeId) -> Result<Layer<'a>, String> {
         let graph = self.graph;
         let bound = graph.node(id).map_err(|error| error.to_string())?;
-        let of = Use { at: id.index(), bound };
+        let layer = LayerNode { at: id.index(), bound };
         let schema = bound.op.schema();
         let (domain, op) = (schema.domain(), schema.name());
-        let row = TABLE.iter().find(|(of, name, _)| (*of, *name) == (domain, op));
+        let row = TABLE.iter().find(|(row_domain, name, _)| (*row_domain, *name) == (domain, op));
         let (.., lower) = row.ok_or_else(|| format!("is {op}, which the HTA does not support"))?;
         if bound.node.outputs.iter().flatten().count() != 1 {
             return Err("has several outputs".to_owned());
         }
-        let made = lower(self, &of)?;
+        let parts = lower(self, &layer)?;
         let output = bound.node.output(0).ok_or("makes nothing")?;
-        let mut inputs = Vec::with_capacity(made.reads.len());
-        for port in made.reads {
-            let value = of.input(port).ok_or("omits an input")?;
-            inputs.push(match self.derived.rows.get(&(of.at, port)) {
+        let mut inputs = Vec::with_capacity(parts.reads.len());
+        for port in parts.reads {
+            let value = layer.input(port).ok_or("omits an input")?;
+            inputs.push(match self.derived.rows.get(&(layer.at, port)) {
                 None => self.tensor(value)?,
                 Some(row) => self.row(value, row)?,
             });
         }
         let output = self.tensor(output)?;
-        Ok(Layer { name: bound.node.name.clone(), op: made.op, inputs, output })
+        Ok(Layer { name: bound.node.name.clone(), op: parts.op, inputs, output })
     }
 
-    /// Returns the network of all nodes that are not folded.
+    /// Returns the network of all nodes that are not folded (computed before the run). `is_inner` tells inputs that another
+    /// part of the model produces from inputs of the model.
     ///
     /// # Errors
     /// Returns the first node that cannot become a layer.
@@ -195,12 +204,12 @@ impl<'a> Lowering<'a> {
                 last = id;
             }
         }
-        let stays = |why: String| NotLowered { node: last, why };
-        let all = |lowering: &mut Self, ids: &[ValueId]| {
+        let misfit = |why: String| NotLowered { node: last, why };
+        let tensors = |lowering: &mut Self, ids: &[ValueId]| {
             ids.iter().map(|&id| lowering.tensor(id)).collect::<Result<Vec<_>, _>>()
         };
-        let inputs = all(&mut self, &graph.inputs).map_err(stays)?;
-        let outputs = all(&mut self, &graph.outputs).map_err(stays)?;
+        let inputs = tensors(&mut self, &graph.inputs).map_err(misfit)?;
+        let outputs = tensors(&mut self, &graph.outputs).map_err(misfit)?;
         let inner: Vec<TensorId> = graph
             .inputs
             .iter()
@@ -258,17 +267,21 @@ impl<'a> Lowering<'a> {
         Ok(id)
     }
 
-    fn shaped(&self, of: &Use<'_>, port: usize) -> Result<Shaped, String> {
-        Shaped::from_desc(&self.graph.desc(of.input(port)))
+    fn shaped(&self, layer: &LayerNode<'_>, port: usize) -> Result<Shaped, String> {
+        Shaped::from_desc(&self.graph.desc(layer.input(port)))
     }
 
-    fn output(&self, of: &Use<'_>) -> Result<Shaped, String> {
-        Shaped::from_desc(&self.graph.desc(of.bound.node.output(0)))
+    fn output(&self, layer: &LayerNode<'_>) -> Result<Shaped, String> {
+        Shaped::from_desc(&self.graph.desc(layer.bound.node.output(0)))
     }
 
     /// Returns the elements of a constant input.
-    fn known<T: udo_api::Element>(&self, of: &Use<'_>, port: usize) -> Result<&'a [T], String> {
-        let tensor = self.graph.known(of.input(port));
+    fn known<T: udo_api::Element>(
+        &self,
+        layer: &LayerNode<'_>,
+        port: usize,
+    ) -> Result<&'a [T], String> {
+        let tensor = self.graph.known(layer.input(port));
         tensor.and_then(memory::Tensor::get).ok_or_else(|| format!("has a computed input {port}"))
     }
 }

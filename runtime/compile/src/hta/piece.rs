@@ -24,7 +24,7 @@ pub(super) struct Piece {
     /// The values of the model that it computes for others, in the order of its outputs.
     pub(super) outputs: Vec<ValueId>,
     /// The nodes of the model that it replaces.
-    pub(super) gone: BTreeSet<NodeId>,
+    pub(super) replaced: BTreeSet<NodeId>,
     /// The ids of these nodes.
     pub(super) ids: Origin,
 }
@@ -36,7 +36,7 @@ pub enum PieceError {
     /// None of them computes anything.
     #[error("nodes {0} compute nothing from quantized values")]
     Empty(String),
-    /// A node depends on nodes outside that depend on the part.
+    /// A node depends on nodes outside that depend on the part: a path leaves the part and comes back.
     #[error(
         "node {reader:?} reads {value:?}, which nodes outside compute from results of the part, expected them in it as well"
     )]
@@ -62,21 +62,21 @@ impl Piece {
     /// # Errors
     /// The nodes cannot be one part.
     pub(super) fn cut(graph: &Graph, ids: &Origin) -> Result<Self, PieceError> {
-        let around = Around::new(graph);
-        let core = around.core(ids);
+        let context = Context::new(graph);
+        let core = context.core(ids);
         if core.is_empty() {
             return Err(PieceError::Empty(ids.to_string()));
         }
-        around.check(&core)?;
+        context.check(&core)?;
         let mut cutting = Cutting {
-            around: &around,
+            context: &context,
             core: &core,
-            made: BTreeMap::new(),
+            inner_values: BTreeMap::new(),
             piece: Self {
                 graph: Graph::new(&graph.name),
                 inputs: Vec::new(),
                 outputs: Vec::new(),
-                gone: around.absorbed(&core),
+                replaced: context.absorbed(&core),
                 ids: Origin::default(),
             },
         };
@@ -85,7 +85,7 @@ impl Piece {
         }
         cutting.outputs();
         let mut piece = cutting.piece;
-        for id in &piece.gone {
+        for id in &piece.replaced {
             if let Ok(node) = graph.node(*id) {
                 piece.ids.add(&node.origin);
             }
@@ -95,18 +95,18 @@ impl Piece {
 }
 
 /// A model with the producers and consumers of its values.
-struct Around<'a> {
+struct Context<'a> {
     graph: &'a Graph,
-    makers: PerValue<Option<NodeId>>,
+    producers: PerValue<Option<NodeId>>,
     readers: Vec<Vec<usize>>,
     is_output: PerValue<bool>,
     /// Whether a node only reads constants.
     is_weight: Vec<bool>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> Context<'a> {
     fn new(graph: &'a Graph) -> Self {
-        let makers = graph.producers();
+        let producers = graph.producers();
         let consumers = graph.consumers();
         let readers = |id: ValueId| {
             let all = consumers.get(id).into_iter().flatten();
@@ -123,20 +123,20 @@ impl<'a> Around<'a> {
         }
         let mut is_weight = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
-            let is = node.reads().all(|(_, value)| is_known.get(value) == Some(&true));
-            for &value in node.outputs.iter().flatten().filter(|_| is) {
+            let reads_constants = node.reads().all(|(_, value)| is_known.get(value) == Some(&true));
+            for &value in node.outputs.iter().flatten().filter(|_| reads_constants) {
                 is_known.set(value, true);
             }
-            is_weight.push(is);
+            is_weight.push(reads_constants);
         }
-        Self { graph, makers, readers, is_output, is_weight }
+        Self { graph, producers, readers, is_output, is_weight }
     }
 
     fn node(&self, at: usize) -> Option<&'a Node> {
         self.graph.nodes.get(at)
     }
 
-    fn is(&self, at: usize, op: &str) -> bool {
+    fn has_op(&self, at: usize, op: &str) -> bool {
         self.node(at).is_some_and(|node| node.op == op)
     }
 
@@ -144,8 +144,8 @@ impl<'a> Around<'a> {
         self.is_weight.get(at) == Some(&true)
     }
 
-    fn maker(&self, value: ValueId) -> Option<usize> {
-        self.makers.get(value).copied().flatten().map(NodeId::index)
+    fn producer(&self, value: ValueId) -> Option<usize> {
+        self.producers.get(value).copied().flatten().map(NodeId::index)
     }
 
     fn readers(&self, value: ValueId) -> &[usize] {
@@ -162,14 +162,18 @@ impl<'a> Around<'a> {
         let chosen: BTreeSet<u32> = ids.ids().collect();
         let is_chosen = |at: &usize| {
             let mut ids = self.node(*at).into_iter().flat_map(|node| node.origin.ids());
-            ids.any(|id| chosen.contains(&id)) && !self.is_weight(*at) && !self.is(*at, DEQUANTIZE)
+            ids.any(|id| chosen.contains(&id))
+                && !self.is_weight(*at)
+                && !self.has_op(*at, DEQUANTIZE)
         };
         let mut core: BTreeSet<usize> = (0..self.graph.nodes.len()).filter(is_chosen).collect();
         let begins = |at: &usize| {
             let x = self.node(*at).and_then(|node| node.input(0));
-            let maker = x.and_then(|x| self.maker(x));
-            self.is(*at, QUANTIZE)
-                && !maker.is_some_and(|maker| core.contains(&maker) || self.is(maker, DEQUANTIZE))
+            let producer = x.and_then(|x| self.producer(x));
+            self.has_op(*at, QUANTIZE)
+                && !producer.is_some_and(|producer| {
+                    core.contains(&producer) || self.has_op(producer, DEQUANTIZE)
+                })
         };
         let first: Vec<usize> = core.iter().copied().filter(begins).collect();
         for at in first {
@@ -179,7 +183,7 @@ impl<'a> Around<'a> {
         for node in core.iter().filter_map(|&at| self.node(at)) {
             for &value in node.outputs.iter().flatten() {
                 let mut outside = self.readers(value).iter().filter(|at| !core.contains(at));
-                let stores = outside.all(|&at| self.is(at, QUANTIZE));
+                let stores = outside.all(|&at| self.has_op(at, QUANTIZE));
                 if stores && !self.is_output(value) {
                     last.extend_from_slice(self.readers(value));
                 }
@@ -191,7 +195,8 @@ impl<'a> Around<'a> {
 
     /// Checks that the core can be one node: no path leaves it and comes back.
     fn check(&self, core: &BTreeSet<usize>) -> Result<(), PieceError> {
-        let (mut of_core, mut behind) =
+        // The values that the core computes, and the values outside that depend on them.
+        let (mut in_core, mut downstream) =
             (PerValue::filled(self.graph, false), PerValue::filled(self.graph, false));
         for (at, node) in self.graph.nodes.iter().enumerate() {
             let is_core = core.contains(&at);
@@ -199,21 +204,22 @@ impl<'a> Around<'a> {
                 let (node, op) = (node.name.clone(), node.op.clone());
                 return Err(PieceError::Subgraphs { node, op });
             }
-            let mut is_behind = false;
+            let mut is_downstream = false;
             for (_, value) in node.reads() {
                 let read = if is_core { self.stored(value) } else { value };
-                if is_core && behind.get(read) == Some(&true) {
+                if is_core && downstream.get(read) == Some(&true) {
                     let value = self.graph.value(value).map(|value| value.name.clone());
                     let (reader, value) = (node.name.clone(), value.unwrap_or_default());
                     return Err(PieceError::Around { reader, value });
                 }
-                is_behind |= of_core.get(read) == Some(&true) || behind.get(read) == Some(&true);
+                is_downstream |=
+                    in_core.get(read) == Some(&true) || downstream.get(read) == Some(&true);
             }
             for &value in node.outputs.iter().flatten() {
                 if is_core {
-                    of_core.set(value, true);
+                    in_core.set(value, true);
                 } else {
-                    behind.set(value, is_behind);
+                    downstream.set(value, is_downstream);
                 }
             }
         }
@@ -222,54 +228,56 @@ impl<'a> Around<'a> {
 
     /// Returns the quantized value that a value is dequantized from, or the value itself.
     fn stored(&self, value: ValueId) -> ValueId {
-        let maker = self.maker(value).filter(|&at| self.is(at, DEQUANTIZE) && !self.is_weight(at));
-        maker.and_then(|at| self.node(at)?.input(0)).unwrap_or(value)
+        let producer =
+            self.producer(value).filter(|&at| self.has_op(at, DEQUANTIZE) && !self.is_weight(at));
+        producer.and_then(|at| self.node(at)?.input(0)).unwrap_or(value)
     }
 
     /// Returns the nodes that the part replaces: its own, and those that only it reads.
     fn absorbed(&self, core: &BTreeSet<usize>) -> BTreeSet<NodeId> {
-        let mut gone = core.clone();
+        let mut absorbed = core.clone();
         for (at, node) in self.graph.nodes.iter().enumerate().rev() {
-            let is_ours = |&value: &ValueId| {
+            let has_only_inner_readers = |&value: &ValueId| {
                 let readers = self.readers(value);
                 !self.is_output(value)
                     && !readers.is_empty()
-                    && readers.iter().all(|reader| gone.contains(reader))
+                    && readers.iter().all(|reader| absorbed.contains(reader))
             };
-            let comes_along = self.is_weight(at) || self.is(at, DEQUANTIZE);
-            if comes_along && node.outputs.iter().flatten().all(is_ours) {
-                gone.insert(at);
+            let may_be_absorbed = self.is_weight(at) || self.has_op(at, DEQUANTIZE);
+            if may_be_absorbed && node.outputs.iter().flatten().all(has_only_inner_readers) {
+                absorbed.insert(at);
             }
         }
-        gone.into_iter().map(NodeId::new).collect()
+        absorbed.into_iter().map(NodeId::new).collect()
     }
 }
 
 /// A part that is being cut out.
 struct Cutting<'a> {
-    around: &'a Around<'a>,
+    context: &'a Context<'a>,
     core: &'a BTreeSet<usize>,
     /// The part's value for each value of the model.
-    made: BTreeMap<ValueId, ValueId>,
+    inner_values: BTreeMap<ValueId, ValueId>,
     piece: Piece,
 }
 
 impl Cutting<'_> {
-    fn named(&self, value: ValueId) -> Option<&Value> {
-        self.around.graph.value(value).ok()
+    fn model_value(&self, value: ValueId) -> Option<&Value> {
+        self.context.graph.value(value).ok()
     }
 
     /// Adds a copy of a node, after the nodes that it reads.
     fn node(&mut self, at: usize) {
-        let Some(node) = self.around.node(at) else { return };
+        let Some(node) = self.context.node(at) else { return };
         let inputs = node.inputs.iter().map(|value| value.map(|value| self.value(value)));
         let inputs: Vec<Option<ValueId>> = inputs.collect();
         let mut outputs = Vec::with_capacity(node.outputs.len());
         for value in &node.outputs {
             outputs.push(value.map(|value| {
-                let name = self.named(value).map_or_else(String::new, |of| of.name.clone());
+                let name =
+                    self.model_value(value).map_or_else(String::new, |value| value.name.clone());
                 let inner = self.piece.graph.add_value(&name);
-                self.made.insert(value, inner);
+                self.inner_values.insert(value, inner);
                 inner
             }));
         }
@@ -278,39 +286,39 @@ impl Cutting<'_> {
 
     /// Returns the part's value for a value of the model.
     fn value(&mut self, value: ValueId) -> ValueId {
-        if let Some(&made) = self.made.get(&value) {
-            return made;
-        }
-        let name = self.named(value).map_or_else(String::new, |of| of.name.clone());
-        if let Some(tensor) = self.around.graph.constant(value) {
-            let inner = self.piece.graph.add_constant(&name, tensor.clone());
-            self.made.insert(value, inner);
+        if let Some(&inner) = self.inner_values.get(&value) {
             return inner;
         }
-        let comes_along = |at: &usize| {
+        let name = self.model_value(value).map_or_else(String::new, |value| value.name.clone());
+        if let Some(tensor) = self.context.graph.constant(value) {
+            let inner = self.piece.graph.add_constant(&name, tensor.clone());
+            self.inner_values.insert(value, inner);
+            return inner;
+        }
+        let is_copied = |at: &usize| {
             !self.core.contains(at)
-                && (self.around.is_weight(*at) || self.around.is(*at, DEQUANTIZE))
+                && (self.context.is_weight(*at) || self.context.has_op(*at, DEQUANTIZE))
         };
-        if let Some(at) = self.around.maker(value).filter(comes_along) {
+        if let Some(at) = self.context.producer(value).filter(is_copied) {
             self.node(at);
-            if let Some(&made) = self.made.get(&value) {
-                return made;
+            if let Some(&inner) = self.inner_values.get(&value) {
+                return inner;
             }
         }
         let inner = self.piece.graph.add_input(&name, DType::U8, []);
         self.piece.inputs.push(value);
-        self.made.insert(value, inner);
+        self.inner_values.insert(value, inner);
         inner
     }
 
     /// Adds outputs for values that nodes outside or the caller read.
     fn outputs(&mut self) {
-        for node in self.core.iter().filter_map(|&at| self.around.node(at)) {
+        for node in self.core.iter().filter_map(|&at| self.context.node(at)) {
             for &value in node.outputs.iter().flatten() {
-                let mut readers = self.around.readers(value).iter();
-                let is_read = self.around.is_output(value)
-                    || readers.any(|&at| !self.piece.gone.contains(&NodeId::new(at)));
-                if let Some(&inner) = self.made.get(&value).filter(|_| is_read) {
+                let mut readers = self.context.readers(value).iter();
+                let is_read = self.context.is_output(value)
+                    || readers.any(|&at| !self.piece.replaced.contains(&NodeId::new(at)));
+                if let Some(&inner) = self.inner_values.get(&value).filter(|_| is_read) {
                     self.piece.outputs.push(value);
                     self.piece.graph.outputs.push(inner);
                 }
@@ -323,10 +331,10 @@ impl Piece {
     /// Declares the types of its inputs.
     pub(super) fn set_inputs(&mut self, types: impl Fn(ValueId) -> Option<TensorType>) {
         for (&inner, &outer) in self.graph.inputs.iter().zip(&self.inputs) {
-            if let (Some(of), Some(value)) =
+            if let (Some(declared), Some(value)) =
                 (types(outer), self.graph.values.get_mut(inner.index()))
             {
-                value.source = Source::Input(of);
+                value.source = Source::Input(declared);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The section of a model file with the programs for one SoC. It is read as untrusted data.
+//! The section of a model file with the programs for one SoC: a header's length (4 bytes, little-endian), the header as JSON,
+//! then the programs. Reading checks all of it, because files are untrusted.
 
 use serde::{Deserialize, Serialize};
 use udo_api::{DType, Shape};
@@ -11,7 +12,7 @@ use udo_graph::memory::Tensor;
 const VERSION: u32 = 1;
 
 /// The largest header in bytes.
-const MOST: usize = 1 << 24;
+const MAX_HEADER_BYTES: usize = 1 << 24;
 
 /// The header of a section; the programs follow it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
     let refused = |error: &dyn std::fmt::Display| {
         ContainerError::malformed("HTA programs", error, "a smaller model")
     };
-    let form = Header {
+    let header = Header {
         version: VERSION,
         parts: parts
             .iter()
@@ -78,7 +79,7 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
             })
             .collect(),
     };
-    let text = serde_json::to_vec(&form).map_err(|error| refused(&error))?;
+    let text = serde_json::to_vec(&header).map_err(|error| refused(&error))?;
     let len = u32::try_from(text.len()).map_err(|error| refused(&error))?;
     let mut bytes = len.to_le_bytes().to_vec();
     bytes.extend(text);
@@ -95,7 +96,7 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
 pub(super) enum Damage {
     #[error("ends after {bytes} bytes")]
     Short { bytes: usize },
-    #[error("has a header of {len} bytes, expected at most {MOST}")]
+    #[error("has a header of {len} bytes, expected at most {MAX_HEADER_BYTES}")]
     Large { len: usize },
     #[error(transparent)]
     Header(#[from] serde_json::Error),
@@ -109,25 +110,25 @@ pub(super) enum Damage {
     Long { bytes: usize },
 }
 
-/// Reads the programs of a section.
-pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, Damage> {
-    let bytes = of.bytes.as_ref();
+/// Reads the programs of a section for its stage.
+pub(super) fn parts(section: &Compiled) -> Result<Vec<Part>, Damage> {
+    let bytes = section.bytes.as_ref();
     let short = || Damage::Short { bytes: bytes.len() };
     let (len, rest) = bytes.split_first_chunk().ok_or_else(short)?;
     let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
-    if len > MOST {
+    if len > MAX_HEADER_BYTES {
         return Err(Damage::Large { len });
     }
     let (text, mut rest) = rest.split_at_checked(len).ok_or_else(short)?;
-    let form: Header = serde_json::from_slice(text)?;
-    if form.version != VERSION {
-        return Err(Damage::Version { found: form.version });
+    let header: Header = serde_json::from_slice(text)?;
+    if header.version != VERSION {
+        return Err(Damage::Version { found: header.version });
     }
     let mut parts = Vec::new();
-    for part in form.parts {
-        let (program, behind) = rest.split_at_checked(part.bytes).ok_or_else(short)?;
-        rest = behind;
-        if part.stage != of.stage {
+    for part in header.parts {
+        let (program, remaining) = rest.split_at_checked(part.bytes).ok_or_else(short)?;
+        rest = remaining;
+        if part.stage != section.stage {
             continue;
         }
         let ids: Selector = part.nodes.parse()?;

@@ -28,11 +28,12 @@ pub const KERNEL: KernelDef = KernelDef::new::<Compiled>("HtaSubnet", Core::HTA)
 const PROGRAM: usize = 0;
 
 /// The first port of a tensor.
-const FIRST: usize = 1;
+const FIRST_TENSOR: usize = 1;
 
 /// The largest number of input tensors, and of output tensors.
-const MOST: usize = 32;
+const MAX_TENSORS: usize = 32;
 
+/// The operator `HtaSubnet`.
 struct HtaSubnet;
 
 impl Op for HtaSubnet {
@@ -53,16 +54,16 @@ impl Op for HtaSubnet {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let count = cx.input_count() - FIRST;
+        let count = cx.input_count() - FIRST_TENSOR;
         let shapes = shapes(cx, count + cx.output_count())?;
         let (inputs, outputs) = shapes.split_at(count);
-        for (at, wanted) in inputs.iter().enumerate() {
-            let found = cx.input(FIRST + at)?;
-            if found.full_shape() != *wanted {
-                let wanted = TensorDesc::new(DType::U8, *wanted);
+        for (index, expected) in inputs.iter().enumerate() {
+            let input = cx.input(FIRST_TENSOR + index)?;
+            if input.full_shape() != *expected {
+                let expected = TensorDesc::new(DType::U8, *expected);
                 return Err(Error::new(format!(
-                    "input {} is {found}, and its program was compiled for {wanted}",
-                    FIRST + at
+                    "input {} is {input}, and its program was compiled for {expected}",
+                    FIRST_TENSOR + index
                 )));
             }
         }
@@ -73,14 +74,14 @@ impl Op for HtaSubnet {
                 "its outputs are {count}, expected a scale and a zero point for each"
             )));
         }
-        for (at, ((shape, scale), zero)) in outputs.iter().zip(scales).zip(zeros).enumerate() {
+        for (index, ((shape, scale), zero)) in outputs.iter().zip(scales).zip(zeros).enumerate() {
             let desc = TensorDesc::new(DType::U8, *shape);
             #[expect(clippy::cast_possible_truncation, reason = "scales are single numbers")]
             let scale = *scale as f32;
             let zero_point = i32::try_from(*zero).unwrap_or_default();
-            let is_said = scale > 0.0;
+            let is_stated = scale > 0.0;
             let encoding = Encoding { scale, zero_point };
-            cx.set_output(at, if is_said { desc.with_encoding(encoding) } else { desc })?;
+            cx.set_output(index, if is_stated { desc.with_encoding(encoding) } else { desc })?;
         }
         Ok(())
     }
@@ -92,17 +93,18 @@ fn shapes(node: &Node<'_>, count: usize) -> Result<Vec<Shape>, Error> {
     let extents: Option<Vec<usize>> =
         node.ints("shapes")?.iter().map(|&extent| extent.try_into().ok()).collect();
     let extents = extents.ok_or_else(wrong)?;
-    let mut rest = extents.as_slice();
+    let mut remaining = extents.as_slice();
     let mut next = || {
-        let (&rank, behind) = rest.split_first()?;
-        let (dims, behind) = behind.split_at_checked(rank)?;
-        rest = behind;
+        let (&rank, after_rank) = remaining.split_first()?;
+        let (dims, after_dims) = after_rank.split_at_checked(rank)?;
+        remaining = after_dims;
         Shape::new(dims).ok()
     };
     let shapes: Option<Vec<Shape>> = iter::repeat_with(&mut next).take(count).collect();
-    shapes.filter(|_| rest.is_empty()).ok_or_else(wrong)
+    shapes.filter(|_| remaining.is_empty()).ok_or_else(wrong)
 }
 
+/// The kernel: a loaded program.
 struct Compiled {
     program: Prepared,
 }
@@ -116,16 +118,16 @@ impl Kernel for Compiled {
         let products = usize::try_from(program.operations()).unwrap_or(usize::MAX);
         cx.work(Work::products(&[products]).with(Arithmetic::Int8).by("HTA program"))?;
         let program = program.prepare().map_err(|error| refused(&error))?;
-        let inputs = (FIRST..cx.input_count()).map(|at| Ok(cx.input(at)?.len()));
+        let inputs = (FIRST_TENSOR..cx.input_count()).map(|at| Ok(cx.input(at)?.len()));
         let inputs: Vec<usize> = inputs.collect::<Result<_, Error>>()?;
         let outputs = (0..cx.output_count()).map(|at| Ok(cx.output(at)?.len()));
         let outputs: Vec<usize> = outputs.collect::<Result<_, Error>>()?;
-        for (side, found, wanted) in
+        for (verb, actual, expected) in
             [("reads", &inputs, program.input_lens()), ("makes", &outputs, program.output_lens())]
         {
-            if found.as_slice() != wanted || found.len() > MOST {
+            if actual.as_slice() != expected || actual.len() > MAX_TENSORS {
                 return Err(Error::new(format!(
-                    "its program {side} tensors of {wanted:?} bytes, {MOST} at most, and the node {found:?}"
+                    "its program {verb} tensors of {expected:?} bytes, {MAX_TENSORS} at most, and the node {actual:?}"
                 )));
             }
         }
@@ -138,29 +140,32 @@ impl Kernel for Compiled {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let mut read: [&[u8]; MOST] = [&[]; MOST];
+        let mut input_bytes: [&[u8]; MAX_TENSORS] = [&[]; MAX_TENSORS];
         let count = self.program.input_lens().len();
-        for (at, slot) in read.iter_mut().take(count).enumerate() {
-            *slot = inputs.get::<u8>(FIRST + at)?;
+        for (at, slot) in input_bytes.iter_mut().take(count).enumerate() {
+            *slot = inputs.get::<u8>(FIRST_TENSOR + at)?;
         }
-        let mut made: [&mut [u8]; MOST] = std::array::from_fn(|_| Default::default());
-        let made_count = self.program.output_lens().len();
-        for (at, slot) in made.iter_mut().take(made_count).enumerate() {
+        let mut output_bytes: [&mut [u8]; MAX_TENSORS] =
+            std::array::from_fn(|_| Default::default());
+        let output_count = self.program.output_lens().len();
+        for (at, slot) in output_bytes.iter_mut().take(output_count).enumerate() {
             *slot = outputs.take::<u8>(at)?;
         }
         let scratch = scratch.take::<u8>(self.program.scratch_len())?;
-        let (read, made) = (&read[..count], &mut made[..made_count]);
-        self.program.run_on(&Lent(parallel), read, made, scratch).map_err(|error| match error {
-            RunError::Stopped => ExecError::new(Status::CANCELLED),
-            _ => ExecError::new(Status::FAILED),
+        let (read, written) = (&input_bytes[..count], &mut output_bytes[..output_count]);
+        self.program.run_on(&CallThreads(parallel), read, written, scratch).map_err(|error| {
+            match error {
+                RunError::Stopped => ExecError::new(Status::CANCELLED),
+                _ => ExecError::new(Status::FAILED),
+            }
         })
     }
 }
 
 /// Threads of the call, for the HTA's interpreter.
-struct Lent<'a>(udo_api::Parallel<'a>);
+struct CallThreads<'a>(udo_api::Parallel<'a>);
 
-impl udo_hta::Parallel for Lent<'_> {
+impl udo_hta::Parallel for CallThreads<'_> {
     fn threads(&self) -> usize {
         self.0.width()
     }
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_are_none_and_other_shapes_are_refused() {
+    fn invalid_programs_and_other_shapes_are_refused() {
         let program = program();
         let error = pooled(&program[..20], &SHAPES).error();
         assert!(error.starts_with("its program: "), "{error}");

@@ -1,4 +1,4 @@
-//! Tests of forged programs with matching digests.
+//! Tests of forged programs: files whose programs or ports were changed, and whose digests were recomputed to match.
 
 use udo_hta::{Limits, Program, Soc};
 
@@ -73,13 +73,13 @@ fn forged_programs_never_run() {
     let good = compiled(&model());
     assert_eq!(installed(&good), (Vec::new(), true));
     let (mut sound, bits) = (0, good.program.len() * 8);
-    for turn in 0..1000 {
-        let at = turn * 7_919 % bits;
+    for iteration in 0..1000 {
+        let bit = iteration * 7_919 % bits;
         let mut bad = good.clone();
-        bad.program[at / 8] ^= 1 << (at % 8);
+        bad.program[bit / 8] ^= 1 << (bit % 8);
         let bad = signed(&bad);
-        let (notices, is_in) = installed(&bad);
-        assert!(!is_in && notices.len() == 1, "bit {at}: {notices:?}");
+        let (notices, is_installed) = installed(&bad);
+        assert!(!is_installed && notices.len() == 1, "bit {bit}: {notices:?}");
         if Program::load(&bad.program, &Limits::DEFAULT).is_ok() {
             assert!(notices[0].contains("is not what this compiler makes of them"), "{notices:?}");
             sound += 1;
@@ -98,8 +98,8 @@ fn forged_ends_never_run() {
     let mut shaped = good;
     shaped.outputs[0].shape = vec![1, 2, 10, 5];
     for bad in [scaled, moved, shaped] {
-        let (notices, is_in) = installed(&signed(&bad));
-        assert!(!is_in && notices.len() == 1, "{notices:?}");
+        let (notices, is_installed) = installed(&signed(&bad));
+        assert!(!is_installed && notices.len() == 1, "{notices:?}");
         assert!(notices[0].contains("is not what this compiler makes of them"), "{notices:?}");
     }
 }

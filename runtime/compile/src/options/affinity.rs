@@ -1,4 +1,5 @@
-//! Pins nodes to a core, as the user or the model's file states.
+//! Affinities: pins of nodes to a core, stated by the user (`--affinity NODES=CORE`) or in the model's file. `crate::place`
+//! applies them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,7 @@ pub const DSP_ARCHS: &[u16] = &[65, 66, 68, 69, 73, 75, 79, 81];
 /// Pins nodes of the model to a core. Nodes with different pins are never fused, nor are a pinned and an unpinned node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affinity {
-    /// The nodes.
+    /// The nodes to pin.
     pub of: Selector,
     /// The core.
     pub core: Core,
@@ -27,12 +28,12 @@ pub enum AffinityError {
     #[error("affinity: {0}")]
     NoSelector(#[from] NoSelector),
     /// The core does not exist.
-    #[error("affinity {found:?}: {wanted}")]
+    #[error("affinity {text:?}: {expected}")]
     NoCore {
-        /// The text.
-        found: String,
+        /// The affinity's text, or the core's name.
+        text: String,
         /// The expected names.
-        wanted: String,
+        expected: String,
     },
     /// The selector matches no node.
     #[error("affinity: {0}")]
@@ -57,10 +58,10 @@ impl FromStr for Affinity {
 
     /// Parses `0-11,177=dsp`, `Conv=gpu` or `*=cpu`. A node's name may contain `=`.
     fn from_str(text: &str) -> Result<Self, AffinityError> {
-        let no_core = |wanted: String| AffinityError::NoCore { found: text.to_owned(), wanted };
+        let no_core = |expected: String| AffinityError::NoCore { text: text.to_owned(), expected };
         let pair = text.rsplit_once('=');
-        let (of, core) = pair.ok_or_else(|| no_core("expected NODES=CORE".to_owned()))?;
-        Ok(Self { of: of.parse()?, core: core_named(core).map_err(no_core)? })
+        let (nodes, core) = pair.ok_or_else(|| no_core("expected NODES=CORE".to_owned()))?;
+        Ok(Self { of: nodes.parse()?, core: core_named(core).map_err(no_core)? })
     }
 }
 
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_say_nodes_and_their_core() {
+    fn affinities_are_parsed_and_displayed() {
         for text in ["0-11,177=dsp:v68", "a=b=gpu", "*=cpu"] {
             assert_eq!(text.parse::<Affinity>().unwrap().to_string(), text);
         }

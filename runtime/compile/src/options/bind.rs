@@ -6,8 +6,9 @@ use std::ops::RangeInclusive;
 /// Options for binding.
 #[derive(Clone, Debug, Default)]
 pub struct BindOptions {
-    /// Maps operator types to packages, for types that several packages have or whose domain is another one. A key may
-    /// start with a domain, for example `com.acme:Blur`; it then applies only to nodes of that domain.
+    /// Maps operator types to the packages that implement them. Needed for a type that several packages have, and for
+    /// nodes whose domain differs from the package's. A key may start with a domain, for example `com.acme:Blur`; it
+    /// then applies only to nodes of that domain.
     pub bind: BTreeMap<String, String>,
     /// Shapes of graph inputs whose dimensions the model leaves open.
     pub shapes: BTreeMap<String, Vec<usize>>,

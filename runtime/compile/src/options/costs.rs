@@ -1,4 +1,5 @@
-//! The costs of work on each core and of transfers between cores, as measured on a machine and stored in a file.
+//! The costs of steps on each core and of transfers between cores. Cost-based placement minimizes their sum. A user measures
+//! them on a machine and passes them in a JSON file (docs/placement.md).
 
 use std::collections::BTreeMap;
 
@@ -51,14 +52,14 @@ pub enum CostsError {
     #[error("costs: {0}; expected the format in docs/placement.md")]
     Form(#[from] serde_json::Error),
     /// A cost is out of range.
-    #[error("costs: {place} is {found}, expected {wanted}")]
+    #[error("costs: {place} is {found}, expected {expected}")]
     Figure {
         /// Its place in the file.
         place: String,
-        /// The figure.
+        /// The cost.
         found: f64,
         /// The expected range.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// A core is unknown.
     #[error("costs: there is no core {found:?}, expected {}", known())]
@@ -74,6 +75,7 @@ pub enum CostsError {
     },
 }
 
+/// Returns the names of the known kinds of cores, for messages.
 fn known() -> String {
     CoreKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
@@ -140,6 +142,7 @@ impl Costs {
             Arithmetic::Int8 => costs.integer_operations,
             Arithmetic::F32 | Arithmetic::F64 | Arithmetic::Bf16 => costs.operations,
         };
+        // The roofline model: a step is limited by arithmetic or by memory bandwidth, whichever takes longer.
         let computing = number(operations) / rate;
         Some(costs.step + computing.max(number(bytes) / costs.bytes))
     }
@@ -150,7 +153,7 @@ impl Costs {
         if from == to {
             return Some(0.0);
         }
-        let crossing = self.crossings.iter().find(|of| of.from == from && of.to == to)?;
+        let crossing = self.crossings.iter().find(|cost| cost.from == from && cost.to == to)?;
         Some(crossing.value + number(bytes) / crossing.bytes)
     }
 
@@ -182,19 +185,22 @@ fn name(core: Core) -> Option<&'static str> {
     core.kind().map(CoreKind::name)
 }
 
+/// Checks the name of a kind of cores.
 fn kind(found: &str) -> Result<(), CostsError> {
     let is_known = CoreKind::ALL.iter().any(|kind| kind.name() == found);
     if is_known { Ok(()) } else { Err(CostsError::NoCore { found: found.to_owned() }) }
 }
 
+/// Checks a time.
 fn time(place: String, found: f64) -> Result<(), CostsError> {
-    let is_one = found.is_finite() && found >= 0.0;
-    let wanted = "microseconds, 0 or more";
-    if is_one { Ok(()) } else { Err(CostsError::Figure { place, found, wanted }) }
+    let is_valid = found.is_finite() && found >= 0.0;
+    let expected = "microseconds, 0 or more";
+    if is_valid { Ok(()) } else { Err(CostsError::Figure { place, found, expected }) }
 }
 
+/// Checks a rate, by which work is divided.
 fn rate(place: String, found: f64) -> Result<(), CostsError> {
-    let is_one = found.is_finite() && found > 0.0;
-    let wanted = "more than 0";
-    if is_one { Ok(()) } else { Err(CostsError::Figure { place, found, wanted }) }
+    let is_valid = found.is_finite() && found > 0.0;
+    let expected = "more than 0";
+    if is_valid { Ok(()) } else { Err(CostsError::Figure { place, found, expected }) }
 }

@@ -29,18 +29,18 @@ pub struct PlaceOptions {
     pub fallback: Fallback,
     /// The properties of the cores.
     pub profile: Profile,
-    /// Whether nodes that support any layout use channels-last on the host even if none of their inputs does. It does
-    /// not affect results; tests that compare plans set it.
+    /// Whether nodes that support any layout use channels-last on the host even if none of their inputs does. Results
+    /// do not depend on it; tests that compare plans set it.
     pub prefers_channels_last: bool,
     /// Nodes that are pinned to a core. If several entries match a node, the last one counts. Entries of the model's
     /// file come first.
     pub affinity: Vec<Affinity>,
-    /// The smallest number of consecutive nodes on a core other than the last requested one. Smaller groups run on a
-    /// later core.
+    /// The smallest number of consecutive nodes (a subnet) that is worth a core other than the last requested one.
+    /// Smaller groups run on a later core.
     pub min_subnet: usize,
     /// The SoC of the device: programs for other SoCs do not run.
     pub soc: &'static Soc,
-    /// Whether HTA and DSP form one runtime, AIP. Nodes without a valid HTA program then run on the DSP, with a notice,
+    /// Whether HTA and DSP form one runtime, called AIP as in SNPE. Nodes without a valid HTA program then run on the DSP, with a notice,
     /// and float models are refused.
     pub aip: bool,
     /// The ids of nodes that the HTA supports but that were left out when the model was prepared.
@@ -66,12 +66,13 @@ impl Default for PlaceOptions {
     }
 }
 
-/// Returns the core that was asked for first. Runs wait in its queue.
+/// Returns the first requested core. Runs wait in its queue.
 pub fn first_core(options: &PlaceOptions) -> Core {
     options.cores.first().copied().unwrap_or(Core::CPU)
 }
 
-/// Returns the core that nodes are prepared for: the first one that runs kernels. The HTA runs programs, which are left alone.
+/// Returns the first requested core that runs kernels, for which passes prepare nodes. The HTA is skipped: it runs
+/// precompiled programs, which passes do not change.
 pub fn preferred_core(options: &PlaceOptions) -> Core {
     let mut cores = options.cores.iter().copied();
     cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU)

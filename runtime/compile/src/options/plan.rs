@@ -2,15 +2,15 @@
 
 use udo_engine::device::Coherence;
 
-/// Choices of the planner. Results depend only on [`PlanOptions::left_out`]; tests that compare plans change the
+/// Choices of the planner. Only [`PlanOptions::left_out`] can change results; tests compare plans that differ in the
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
     /// Whether outputs may overwrite inputs that are not read again, where kernels support it.
     pub reuses_inputs: bool,
-    /// Whether parts share memory with their whole, which removes concats and splits.
+    /// Whether the parts of a concat or split share memory with the whole tensor, which removes the copies.
     pub elides_concats: bool,
-    /// Whether iterations write states where the next one reads them, which removes copies.
+    /// Whether an iteration of a loop writes its states where the next iteration reads them, which removes copies.
     pub keeps_states: bool,
     /// The gap in elements between the rows of values that only kernels for strided rows use.
     pub row_gap: usize,
@@ -18,7 +18,8 @@ pub struct PlanOptions {
     /// no kernel wrote.
     pub fill: u8,
     /// Whether the memory of emulated accelerators is coherent with the host's. If it is not, the plan has steps that
-    /// flush and invalidate what crosses, in lines of 64 bytes. The default is the setting of the runtime's devices.
+    /// flush and invalidate the values that cross, in cache lines of 64 bytes. The runtime's devices have the same
+    /// default.
     pub coherence: Coherence,
     /// The cache-maintenance step to omit, for tests that check that it is needed.
     pub left_out: Option<usize>,

@@ -1,4 +1,5 @@
-//! The view that a fusion has of a node and its neighbors, and the results of fusions.
+//! A node with its neighbors, as pattern passes see it: accessors for operators, constants, parameters, producers and
+//! consumers. Also the results of fusions, and their application.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,9 +16,9 @@ use udo_graph::memory::Tensor;
 use super::Extent;
 use super::uses::Uses;
 
-/// The most steps of an epilogue. Each step keeps a list of the nodes after it, which must not grow quadratically for
+/// The largest number of steps of an epilogue. Each step keeps a list of the nodes after it, which must not grow quadratically for
 /// long chains.
-const MOST_STEPS: usize = 8;
+const MAX_STEPS: usize = 8;
 
 /// A node that may be fused into another one.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns another node, unless the two are pinned differently.
-    fn beside(&self, id: NodeId) -> Option<Self> {
+    fn neighbor(&self, id: NodeId) -> Option<Self> {
         let other = Self::at(self.graph, self.compiler, self.uses, id)?;
         (other.bound.node.pin == self.bound.node.pin).then_some(other)
     }
@@ -89,15 +90,16 @@ impl<'a> Candidate<'a> {
         self.any_op().filter(|_| !self.bound.is_folded)
     }
 
-    /// Does the same as [`Candidate::op`], also for a folded node.
+    /// Returns the same as [`Candidate::op`], also for a folded node.
     pub(crate) fn op_or_folded(&self) -> Option<&'static str> {
         self.any_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
     }
 
     fn any_op(&self) -> Option<(&'static str, &'static str)> {
-        let is_own = self.compiler.operators.is_builtin(self.bound.package) && !self.bound.is_alias;
+        let is_builtin =
+            self.compiler.operators.is_builtin(self.bound.package) && !self.bound.is_alias;
         let schema = self.bound.op.schema();
-        is_own.then(|| (schema.domain(), schema.name()))
+        is_builtin.then(|| (schema.domain(), schema.name()))
     }
 
     /// Returns the facts of its operator.
@@ -120,14 +122,14 @@ impl<'a> Candidate<'a> {
         let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
         loop {
             let id = self.uses.producer(value)?;
-            let maker = self.beside(id)?;
+            let producer = self.neighbor(id)?;
             if self.uses.only_reader(value) != Some(reader) {
                 return None;
             }
-            if !maker.bound.is_alias {
-                return Some(maker);
+            if !producer.bound.is_alias {
+                return Some(producer);
             }
-            (reader, value) = (id, maker.bound.node.input(0)?);
+            (reader, value) = (id, producer.bound.node.input(0)?);
         }
     }
 
@@ -151,32 +153,32 @@ impl<'a> Candidate<'a> {
 
     /// Returns the only consumer of the first output.
     pub(crate) fn only_consumer(&self) -> Option<Self> {
-        self.beside(self.uses.only_reader(self.bound.node.output(0)?)?)
+        self.neighbor(self.uses.only_reader(self.bound.node.output(0)?)?)
     }
 
     /// Returns the node whose first output is an input, if its operator is built in. The input may have other
     /// consumers.
-    pub(crate) fn maker(&self, port: usize) -> Option<Self> {
-        self.beside(self.uses.producer(self.input_id(port)?)?)
+    pub(crate) fn producer(&self, port: usize) -> Option<Self> {
+        self.neighbor(self.uses.producer(self.input_id(port)?)?)
     }
 
     /// Returns the node that computes an input, and the index of that output. The input may have other consumers.
-    pub(crate) fn maker_of_any(&self, port: usize) -> Option<(Self, usize)> {
+    pub(crate) fn producer_and_output(&self, port: usize) -> Option<(Self, usize)> {
         let value = self.input_id(port)?;
-        let id = self.uses.maker(value)?;
-        let maker = self.beside(id)?;
-        let at = maker.bound.node.outputs.iter().position(|output| *output == Some(value))?;
-        Some((maker, at))
+        let id = self.uses.any_producer(value)?;
+        let producer = self.neighbor(id)?;
+        let index = producer.bound.node.outputs.iter().position(|output| *output == Some(value))?;
+        Some((producer, index))
     }
 
-    /// Returns [`Candidate::maker`] if its operator is `op`.
+    /// Returns [`Candidate::producer`] if its operator is `op`.
     pub(crate) fn made_by(&self, port: usize, op: &str) -> Option<Self> {
-        self.maker(port).filter(|maker| maker.op() == Some(op))
+        self.producer(port).filter(|producer| producer.op() == Some(op))
     }
 
-    /// Tries `found` with the operands in order, then swapped.
-    pub(crate) fn either<T>(found: impl Fn(usize, usize) -> Option<T>) -> Option<T> {
-        found(0, 1).or_else(|| found(1, 0))
+    /// Calls `find` with the ports of both operands in order, then swapped, for commutative operators.
+    pub(crate) fn either<T>(find: impl Fn(usize, usize) -> Option<T>) -> Option<T> {
+        find(0, 1).or_else(|| find(1, 0))
     }
 
     /// Returns an input.
@@ -197,22 +199,22 @@ impl<'a> Candidate<'a> {
         self.tensor(port)?.get()
     }
 
-    /// Computes a constant, or loads it from the cache of an earlier process. `of` returns the cache key, given a
-    /// function that identifies constants.
+    /// Computes a constant with `compute`, or loads it from the cache of an earlier process. `key` returns the cache key,
+    /// given a function that identifies constants.
     pub(crate) fn derive(
         &self,
         desc: &TensorDesc,
-        of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
-        make: impl FnOnce() -> Option<Tensor>,
+        key: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
+        compute: impl FnOnce() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let of = |cache: &Cache| Some(of(&|tensor| cache.constant_id(tensor)));
-        self.compiler.constants.derive(desc, of, make)
+        let key = |cache: &Cache| Some(key(&|tensor| cache.constant_id(tensor)));
+        self.compiler.constants.derive(desc, key, compute)
     }
 
-    /// Applies a chain of nodes to a constant: the first node to `to`, each later one to the result of the one before,
-    /// at the port beside it. Returns `None` if a node needs a value that only a run computes.
-    pub(crate) fn applied(&self, nodes: &[(NodeId, usize)], to: Tensor) -> Option<Tensor> {
-        apply_to_constant(self.compiler, self.graph, nodes, to)
+    /// Applies a chain of nodes to a constant: the first node to `constant`, each later one to the previous result. `nodes`
+    /// lists each node with the port that reads this value. Returns `None` if a node needs a value that only a run computes.
+    pub(crate) fn applied(&self, nodes: &[(NodeId, usize)], constant: Tensor) -> Option<Tensor> {
+        apply_to_constant(self.compiler, self.graph, nodes, constant)
     }
 
     /// Returns a constant input.
@@ -262,16 +264,16 @@ impl<'a> Candidate<'a> {
         self.host_read_by(port, &[self.id])
     }
 
-    /// Does the same for an input whose consumers are `readers`.
+    /// Returns the same for an input whose consumers are `readers`.
     pub(crate) fn host_read_by(&self, port: usize, readers: &[NodeId]) -> Option<Host> {
         let mut value = self.bound.node.input(port)?;
-        let mut are_all = self.uses.are_readers(value, readers);
+        let mut has_other_readers = !self.uses.are_readers(value, readers);
         let mut aliases = Vec::new();
         loop {
-            let producer = self.uses.producer(value).filter(|_| are_all)?;
+            let producer = self.uses.producer(value).filter(|_| !has_other_readers)?;
             let bound = self.graph.node(producer).ok()?;
-            let is_apart = bound.node.pin != self.bound.node.pin;
-            if bound.is_folded || bound.control.is_some() || is_apart {
+            let has_other_pin = bound.node.pin != self.bound.node.pin;
+            if bound.is_folded || bound.control.is_some() || has_other_pin {
                 return None;
             }
             let mut nodes = self.uses.hosts(value).to_vec();
@@ -281,7 +283,7 @@ impl<'a> Candidate<'a> {
             }
             aliases.insert(0, value);
             value = bound.node.input(0)?;
-            are_all = self.uses.are_readers(value, &[producer]);
+            has_other_readers = !self.uses.are_readers(value, &[producer]);
         }
     }
 
@@ -290,20 +292,21 @@ impl<'a> Candidate<'a> {
         self.epilogue_through(host, &[], step)
     }
 
-    /// Does the same with other nodes in between, which compute `values`.
+    /// Returns the same with other nodes in between, which compute `values`.
     pub(crate) fn epilogue_through(
         &self,
         host: Host,
         values: &[ValueId],
         step: Step,
     ) -> Option<Fusion> {
-        let Host { nodes: mut of, aliases: mut makes } = host;
+        let Host { nodes: mut hosts, aliases: mut makes } = host;
         makes.extend(values);
         makes.push(self.bound.node.output(0)?);
-        let has_room =
-            |id: &NodeId| self.graph.node(*id).is_ok_and(|host| host.epilogue.len() < MOST_STEPS);
-        of.retain(has_room);
-        (!of.is_empty()).then_some(Fusion::Epilogue { of, step: EpilogueNode { makes, step } })
+        let accepts_step =
+            |id: &NodeId| self.graph.node(*id).is_ok_and(|host| host.epilogue.len() < MAX_STEPS);
+        hosts.retain(accepts_step);
+        (!hosts.is_empty())
+            .then_some(Fusion::Epilogue { of: hosts, step: EpilogueNode { makes, step } })
     }
 
     /// Returns whether a value is computed before `node` runs.
@@ -312,7 +315,9 @@ impl<'a> Candidate<'a> {
             return true;
         }
         match self.graph.value(value).map(|v| &v.value.source) {
-            Ok(Source::Computed) => self.uses.maker(value).is_some_and(|maker| maker < node),
+            Ok(Source::Computed) => {
+                self.uses.any_producer(value).is_some_and(|producer| producer < node)
+            }
             Ok(Source::Constant(_) | Source::Input(_) | Source::Outer) => true,
             Err(_) => false,
         }
@@ -353,18 +358,18 @@ impl<'a> Candidate<'a> {
 /// Nodes that may do the work of a later one before they store their output.
 #[derive(Debug)]
 pub struct Host {
-    /// The nodes, earliest first. Each may also do what lies between it and the later node.
+    /// The nodes, earliest first. Each may do the work of all nodes up to the later one.
     pub nodes: Vec<NodeId>,
     /// The outputs of the aliases in between.
     aliases: Vec<ValueId>,
 }
 
-/// Applies a fusion of the node `fused`. Adds the node to `gone` if it is no longer needed.
+/// Applies a fusion of the node `fused`. Adds the node to `removed` if it is no longer needed.
 pub(super) fn apply(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,
     uses: &mut Uses,
-    (fused, gone): (NodeId, &mut BTreeSet<NodeId>),
+    (fused, removed): (NodeId, &mut BTreeSet<NodeId>),
     fusion: Fusion,
 ) {
     match fusion {
@@ -379,12 +384,12 @@ pub(super) fn apply(
         Fusion::Constants { into, of, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
             let made_of = |id: NodeId| graph.made_of(graph.node(id).ok()?);
-            let made = |(port, tensor): &(usize, Tensor)| format!("{port} {}", tensor.desc());
-            let what: Vec<String> = constants.iter().map(made).collect();
-            let key = || Some(format!("{} {} {what:?}", made_of(into)?, made_of(fused)?));
+            let describe = |(port, tensor): &(usize, Tensor)| format!("{port} {}", tensor.desc());
+            let descriptions: Vec<String> = constants.iter().map(describe).collect();
+            let key = || Some(format!("{} {} {descriptions:?}", made_of(into)?, made_of(fused)?));
             let (ports, tensors): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
-            let all = || Ok::<_, Infallible>(tensors.into_iter().map(Some).collect());
-            let Ok(tensors) = compiler.constants.derived(key, all);
+            let computed = || Ok::<_, Infallible>(tensors.into_iter().map(Some).collect());
+            let Ok(tensors) = compiler.constants.derived(key, computed);
             let Ok(mut bound) = graph.node(into).cloned() else { return };
             for (port, tensor) in ports.into_iter().zip(tensors) {
                 let Some(tensor) = tensor else { continue };
@@ -396,14 +401,14 @@ pub(super) fn apply(
             if into > fused {
                 let Ok(node) = graph.node(fused) else { return };
                 uses.replace(fused, node, None);
-                let made = node.node.output(0);
+                let output = node.node.output(0);
                 bound
                     .node
                     .inputs
                     .iter_mut()
-                    .filter(|input| **input == made)
+                    .filter(|input| **input == output)
                     .for_each(|input| *input = Some(of));
-                gone.insert(fused);
+                removed.insert(fused);
             } else {
                 graph.make_alias(fused, of);
             }

@@ -1,4 +1,4 @@
-//! Common-subexpression elimination.
+//! Common-subexpression elimination, one of the passes: nodes that repeat an earlier computation are removed.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,15 +10,15 @@ use udo_graph::graph::{NodeId, NodeReads, Read, ValueId};
 
 /// Makes consumers of a repeated computation read the first one, removes the repetitions, and returns their number.
 pub(super) fn merge(graph: &mut TypedGraph) -> usize {
-    let is_kept = named_values(graph);
-    let mut same = HashMap::new();
+    let kept_values = named_values(graph);
+    let mut replacements = HashMap::new();
     // The nodes that are certain to have run before the current node: one map for the graph and each subgraph around
     // the node.
     let mut scopes: Vec<HashMap<Key, Vec<Option<ValueId>>>> = vec![HashMap::new()];
-    let mut gone = BTreeSet::new();
+    let mut removed = BTreeSet::new();
     for (index, bound) in graph.nodes.iter_mut().enumerate() {
         for input in bound.node.inputs.iter_mut().flatten() {
-            *input = same.get(input).copied().unwrap_or(*input);
+            *input = replacements.get(input).copied().unwrap_or(*input);
         }
         if let Some(control) = &bound.control {
             if control.parts() || control.ends() {
@@ -37,16 +37,17 @@ pub(super) fn merge(graph: &mut TypedGraph) -> usize {
                     scope.insert(key, outputs.clone());
                 }
             }
-            Some(_) if outputs.iter().flatten().any(|value| is_kept.contains(value)) => {}
-            Some(before) => {
-                let pairs = outputs.iter().zip(before);
-                same.extend(pairs.filter_map(|(later, first)| Some(((*later)?, (*first)?))));
-                gone.insert(NodeId::new(index));
+            Some(_) if outputs.iter().flatten().any(|value| kept_values.contains(value)) => {}
+            Some(earlier) => {
+                let pairs = outputs.iter().zip(earlier);
+                replacements
+                    .extend(pairs.filter_map(|(repeated, first)| Some(((*repeated)?, (*first)?))));
+                removed.insert(NodeId::new(index));
             }
         }
     }
-    replace::remove(graph, &gone);
-    gone.len()
+    replace::remove(graph, &removed);
+    removed.len()
 }
 
 /// Returns the values that must keep their ids: the graph's outputs and captured values.

@@ -1,4 +1,4 @@
-//! Dead-code elimination.
+//! Dead-code elimination, one of the passes: removes nodes whose outputs nothing reads.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,17 @@ pub(super) fn remove(graph: &mut TypedGraph) -> usize {
     for &output in &graph.outputs {
         is_read.set(output, true);
     }
-    let mut gone = BTreeSet::new();
+    let mut removed = BTreeSet::new();
+    // Backwards: a node's consumers are visited before the node.
     for (id, bound) in graph.node_ids().zip(&graph.nodes).collect::<Vec<_>>().into_iter().rev() {
-        let mut made = bound.node.outputs.iter().flatten();
-        let is_needed = bound.control.is_some() || made.any(|&v| is_read.get(v) == Some(&true));
+        let mut outputs = bound.node.outputs.iter().flatten();
+        let is_needed = bound.control.is_some() || outputs.any(|&v| is_read.get(v) == Some(&true));
         if is_needed {
             bound.node.reads().for_each(|(_, value)| is_read.set(value, true));
         } else {
-            gone.insert(id);
+            removed.insert(id);
         }
     }
-    replace::remove(graph, &gone);
-    gone.len()
+    replace::remove(graph, &removed);
+    removed.len()
 }

@@ -1,4 +1,5 @@
-//! Infers symbolic extents of a graph's values, and of integer tensors that nodes compute from extents.
+//! Infers the symbolic extents of a graph's values, and the elements of integer tensors that nodes compute from extents, such
+//! as the shape for a `Reshape`. The rules of operators are in `patterns::extents`.
 
 use std::collections::HashMap;
 
@@ -10,15 +11,15 @@ use crate::resolve::{BoundNode, TypedGraph};
 use udo_graph::graph::{DimSpec, Source, ValueId};
 use udo_graph::memory::Tensor;
 
-/// The most elements of a tensor that are tracked, enough for a shape.
-const MOST_INTS: usize = 16;
+/// The largest number of tracked elements of a tensor, enough for a shape.
+const MAX_INTS: usize = 16;
 
 /// The symbolic extents and integers of all values; empty if no extent is bounded.
 #[derive(Debug, Default)]
 pub struct Extents {
     values: Vec<Known>,
     /// The upper bound of each unknown.
-    most: Vec<usize>,
+    upper_bounds: Vec<usize>,
 }
 
 /// The extents and integers of a value.
@@ -54,55 +55,58 @@ impl Extents {
         if graph.values.iter().all(|value| value.desc.full_shape().is_fixed()) {
             return Self::default();
         }
-        let mut all = Self { values: vec![Known::default(); graph.values.len()], most: Vec::new() };
+        let mut extents =
+            Self { values: vec![Known::default(); graph.values.len()], upper_bounds: Vec::new() };
         let mut named: HashMap<&str, Extent> = HashMap::new();
-        for (at, value) in graph.values.iter().enumerate() {
+        for (index, value) in graph.values.iter().enumerate() {
             let specs = match &value.value.source {
-                Source::Input(of) => of.dims.as_slice(),
+                Source::Input(declared) => declared.dims.as_slice(),
                 Source::Constant(_) | Source::Computed | Source::Outer => continue,
             };
             // A named dimension is one unknown in all inputs.
             let shape = value.desc.full_shape();
             let dims = shape.iter().zip(specs).map(|(dim, spec)| match spec {
                 DimSpec::Named(name) if dim.exact().is_none() => {
-                    Some(named.entry(name).or_insert_with(|| all.free(dim)).clone())
+                    Some(named.entry(name).or_insert_with(|| extents.unknown(dim)).clone())
                 }
                 DimSpec::Named(_) | DimSpec::Fixed(_) | DimSpec::Unknown => None,
             });
-            let said = Inferred { dims: dims.collect(), ints: None };
-            all.set(ValueId::new(at), &value.desc, said);
+            let inferred = Inferred { dims: dims.collect(), ints: None };
+            extents.set(ValueId::new(index), &value.desc, inferred);
         }
-        for (at, value) in graph.values.iter().enumerate() {
-            let id = ValueId::new(at);
+        for (index, value) in graph.values.iter().enumerate() {
+            let id = ValueId::new(index);
             if let Some(tensor) = graph.known(Some(id)) {
-                all.set(id, &value.desc, Inferred { dims: Vec::new(), ints: ints(tensor) });
+                extents.set(id, &value.desc, Inferred { dims: Vec::new(), ints: ints(tensor) });
             }
         }
         for bound in graph.nodes.iter().filter(|bound| !bound.is_folded) {
             let is_known = bound.control.is_none() && compiler.operators.is_builtin(bound.package);
-            let at = NodeExtents { graph, bound, extents: &all };
-            let mut said = is_known.then(|| rule(&at)).flatten();
+            let node = NodeExtents { graph, bound, extents: &extents };
+            let mut inferred = is_known.then(|| rule(&node)).flatten();
             for &output in bound.node.outputs.iter().flatten() {
-                all.set(output, &graph.desc(Some(output)), said.take().unwrap_or_default());
+                extents.set(output, &graph.desc(Some(output)), inferred.take().unwrap_or_default());
             }
         }
-        all
+        extents
     }
 
-    fn free(&mut self, dim: Dim) -> Extent {
-        self.most.push(dim.bound());
-        Extent::free(self.most.len() - 1)
+    /// Adds an unknown that is bounded like `dim`.
+    fn unknown(&mut self, dim: Dim) -> Extent {
+        self.upper_bounds.push(dim.bound());
+        Extent::unknown(self.upper_bounds.len() - 1)
     }
 
-    fn set(&mut self, value: ValueId, desc: &TensorDesc, said: Inferred) {
-        let mut dims = said.dims.into_iter();
+    /// Sets the extents and integers of a value. Extents that are neither inferred nor fixed become new unknowns.
+    fn set(&mut self, value: ValueId, desc: &TensorDesc, inferred: Inferred) {
+        let mut dims = inferred.dims.into_iter();
         let mut dim = |dim: Dim| {
-            let said = dims.next().flatten();
+            let inferred = dims.next().flatten();
             let exact = dim.exact().and_then(|extent| i64::try_from(extent).ok());
-            exact.map(Extent::constant).or(said).unwrap_or_else(|| self.free(dim))
+            exact.map(Extent::constant).or(inferred).unwrap_or_else(|| self.unknown(dim))
         };
         let dims = desc.full_shape().iter().map(&mut dim).collect();
-        let ints = said.ints.filter(|ints| ints.len() == desc.len() && ints.len() <= MOST_INTS);
+        let ints = inferred.ints.filter(|ints| ints.len() == desc.len() && ints.len() <= MAX_INTS);
         if let Some(slot) = self.values.get_mut(value.index()) {
             *slot = Known { dims, ints };
         }
@@ -118,7 +122,7 @@ impl Extents {
             .or_else(|| desc.full_shape().iter().map(fixed).collect())
     }
 
-    /// Returns whether the value is integers that are computed from extents.
+    /// Returns whether the value is an integer tensor that is computed from extents.
     pub(super) fn are_ints(&self, value: ValueId) -> bool {
         self.values.get(value.index()).is_some_and(|known| known.ints.is_some())
     }
@@ -126,7 +130,7 @@ impl Extents {
 
 /// Returns the elements of a small integer tensor.
 fn ints(tensor: &Tensor) -> Option<Vec<Extent>> {
-    if tensor.desc().len() > MOST_INTS {
+    if tensor.desc().len() > MAX_INTS {
         return None;
     }
     let wide = tensor.get::<i64>().map(|ints| ints.iter().copied().map(Extent::constant).collect());
@@ -162,6 +166,6 @@ impl NodeExtents<'_> {
     }
 
     pub(super) fn is_at_most(&self, a: &Extent, b: &Extent) -> bool {
-        a.is_at_most(b, &self.extents.most)
+        a.is_at_most(b, &self.extents.upper_bounds)
     }
 }

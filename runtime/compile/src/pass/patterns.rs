@@ -1,4 +1,4 @@
-//! The passes that know operators by name.
+//! The passes that know operators by name. Each file matches one pattern of nodes and returns its replacement.
 
 pub(super) mod activations;
 pub(super) mod attention;

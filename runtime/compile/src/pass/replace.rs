@@ -1,4 +1,4 @@
-//! Replaces several nodes by one.
+//! Replaces several nodes by one: applies the [`Replacement`]s that pattern passes return.
 
 use std::collections::BTreeSet;
 
@@ -67,23 +67,23 @@ pub enum Operand {
     Constant(Tensor),
 }
 
-/// Replaces node `id`, and adds the nodes that are no longer needed to `gone`. Changes nothing if another node reads an
+/// Replaces node `id`, and adds the nodes that are no longer needed to `removed`. Changes nothing if another node reads an
 /// inner value, or if `core` has no kernel that accepts the new node.
 pub(super) fn apply(
     graph: &mut TypedGraph,
     uses: &mut Uses,
     compiler: &Compiler<'_>,
     core: Core,
-    (id, gone): (NodeId, &mut BTreeSet<NodeId>),
+    (id, removed): (NodeId, &mut BTreeSet<NodeId>),
     replacement: Replacement,
 ) -> bool {
-    let Some(inside) = inside(graph, uses, id, &replacement) else { return false };
+    let Some(inner) = inner_nodes(graph, uses, id, &replacement) else { return false };
     let Ok(root) = graph.node(id) else { return false };
     let [Some(output)] = root.node.outputs[..] else { return false };
     let named_after = replacement.named_after.and_then(|id| graph.node(id).ok()).unwrap_or(root);
     let name = named_after.node.name.clone();
     let (mut origin, pin) = (root.node.origin.clone(), root.node.pin);
-    for bound in inside.iter().filter_map(|&id| graph.node(id).ok()) {
+    for bound in inner.iter().filter_map(|&id| graph.node(id).ok()) {
         if bound.node.pin != pin {
             return false;
         }
@@ -111,7 +111,7 @@ pub(super) fn apply(
         graph.values.truncate(values);
         return false;
     };
-    for &node in &inside {
+    for &node in &inner {
         if let Ok(old) = graph.node(node) {
             uses.replace(node, old, None);
         }
@@ -120,58 +120,58 @@ pub(super) fn apply(
         uses.replace(id, slot, Some(&bound));
         *slot = bound;
     }
-    gone.extend(inside);
+    removed.extend(inner);
     true
 }
 
 /// Returns the nodes between the new node's inputs and the candidate, if nothing else reads their outputs. Nodes that
 /// compute integers from extents or shared values stay for their other consumers.
-fn inside(
+fn inner_nodes(
     graph: &TypedGraph,
     uses: &Uses,
     root: NodeId,
     replacement: &Replacement,
 ) -> Option<BTreeSet<NodeId>> {
     let is_input = |value: ValueId| {
-        let is = |operand: &Operand| matches!(operand, Operand::Value(input) if *input == value);
-        replacement.inputs.iter().any(is) || graph.known(Some(value)).is_some()
+        let reads = |operand: &Operand| matches!(operand, Operand::Value(input) if *input == value);
+        replacement.inputs.iter().any(reads) || graph.known(Some(value)).is_some()
     };
-    let (mut inside, mut open) = (BTreeSet::<NodeId>::new(), vec![root]);
-    while let Some(id) = open.pop() {
+    let (mut inner, mut unvisited) = (BTreeSet::<NodeId>::new(), vec![root]);
+    while let Some(id) = unvisited.pop() {
         for (_, value) in graph.node(id).ok()?.node.reads().filter(|(_, value)| !is_input(*value)) {
-            // A graph input in between is read by the new node.
-            let maker = uses.maker(value)?;
-            if inside.insert(maker) {
-                open.push(maker);
+            // A value without a producer is a graph input, which the new node does not read: no match.
+            let producer = uses.any_producer(value)?;
+            if inner.insert(producer) {
+                unvisited.push(producer);
             }
         }
     }
     // All of them must run together.
-    let first = inside.first().map_or(root, |id| *id);
+    let first = inner.first().map_or(root, |id| *id);
     let between = graph.nodes.get(first.index()..root.index())?;
     if between.iter().any(|bound| bound.control.is_some()) {
         return None;
     }
-    let is_one = |inside: &BTreeSet<NodeId>, id: NodeId| id == root || inside.contains(&id);
-    let made =
+    let is_replaced = |inner: &BTreeSet<NodeId>, id: NodeId| id == root || inner.contains(&id);
+    let outputs =
         |id: NodeId| graph.node(id).into_iter().flat_map(|b| b.node.outputs.iter().flatten());
     // Nodes are in topological order, so nodes that stay are visited before the nodes that they read.
-    for id in inside.clone().into_iter().rev() {
-        if made(id).all(|&value| uses.is_within(value, |id| is_one(&inside, id))) {
+    for id in inner.clone().into_iter().rev() {
+        if outputs(id).all(|&value| uses.is_within(value, |id| is_replaced(&inner, id))) {
             continue;
         }
         let may_stay =
             |value: &ValueId| uses.extents().are_ints(*value) || replacement.shared.contains(value);
-        if !made(id).all(may_stay) {
+        if !outputs(id).all(may_stay) {
             return None;
         }
-        inside.remove(&id);
+        inner.remove(&id);
     }
-    Some(inside)
+    Some(inner)
 }
 
 /// Removes nodes from the graph.
-pub(super) fn remove(graph: &mut TypedGraph, gone: &BTreeSet<NodeId>) {
+pub(super) fn remove(graph: &mut TypedGraph, removed: &BTreeSet<NodeId>) {
     let mut id = 0..;
-    graph.nodes.retain(|_| !id.next().is_some_and(|at| gone.contains(&NodeId::new(at))));
+    graph.nodes.retain(|_| !id.next().is_some_and(|at| removed.contains(&NodeId::new(at))));
 }

@@ -7,14 +7,15 @@ use udo_graph::graph::{NodeId, NodeReads, ValueId};
 /// The producers and consumers of each value.
 #[derive(Debug)]
 pub(super) struct Uses {
+    /// The node that computes each value as its first output.
     producers: Vec<Option<NodeId>>,
-    /// The nodes that compute them, as any output.
-    makers: Vec<Option<NodeId>>,
-    /// The nodes whose epilogues they are the result of.
+    /// The node that computes each value as any output.
+    any_producers: Vec<Option<NodeId>>,
+    /// The nodes whose epilogue may compute each value.
     hosts: Vec<Vec<NodeId>>,
     readers: Vec<Readers>,
-    /// Whether a folded node refers to the value. It does not count as a consumer.
-    named: Vec<bool>,
+    /// Whether a folded node (one that is computed before the run) refers to the value. It does not count as a consumer.
+    has_folded_reader: Vec<bool>,
     extents: Extents,
 }
 
@@ -24,32 +25,32 @@ type Reader = Option<NodeId>;
 /// The consumers of a value. Most values have one, for which no list is allocated.
 #[derive(Clone, Debug, Default)]
 struct Readers {
-    /// The first consumer, if there is one.
-    one: Option<Reader>,
+    /// The first consumer, if any.
+    first: Option<Reader>,
     others: Vec<Reader>,
 }
 
 impl Readers {
     fn push(&mut self, reader: Reader) {
-        match self.one {
-            None => self.one = Some(reader),
+        match self.first {
+            None => self.first = Some(reader),
             Some(_) => self.others.push(reader),
         }
     }
 
     fn remove(&mut self, node: NodeId) {
         self.others.retain(|reader| *reader != Some(node));
-        if self.one == Some(Some(node)) {
-            self.one = self.others.pop();
+        if self.first == Some(Some(node)) {
+            self.first = self.others.pop();
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = Reader> {
-        self.one.into_iter().chain(self.others.iter().copied())
+        self.first.into_iter().chain(self.others.iter().copied())
     }
 
     fn count(&self) -> usize {
-        usize::from(self.one.is_some()) + self.others.len()
+        usize::from(self.first.is_some()) + self.others.len()
     }
 }
 
@@ -57,25 +58,25 @@ impl Uses {
     pub(super) fn new(graph: &TypedGraph, extents: Extents) -> Self {
         let count = graph.values.len();
         let (mut producers, mut readers) = (vec![None; count], vec![Readers::default(); count]);
-        let (mut makers, mut named) = (vec![None; count], vec![false; count]);
+        let (mut any_producers, mut has_folded_reader) = (vec![None; count], vec![false; count]);
         for (id, bound) in graph.node_ids().zip(&graph.nodes) {
-            let made = bound.node.output(0);
-            if let Some(producer) = made.and_then(|v| producers.get_mut(v.index())) {
+            let output = bound.node.output(0);
+            if let Some(producer) = output.and_then(|v| producers.get_mut(v.index())) {
                 *producer = Some(id);
             }
             for value in bound.node.outputs.iter().flatten() {
-                if let Some(maker) = makers.get_mut(value.index()) {
-                    *maker = Some(id);
+                if let Some(producer) = any_producers.get_mut(value.index()) {
+                    *producer = Some(id);
                 }
             }
             // A folded node may read the extents of a value that a run computes; no fusion changes those.
             for (_, value) in bound.node.reads() {
-                let (Some(readers), Some(named)) =
-                    (readers.get_mut(value.index()), named.get_mut(value.index()))
+                let (Some(readers), Some(has_folded_reader)) =
+                    (readers.get_mut(value.index()), has_folded_reader.get_mut(value.index()))
                 else {
                     continue;
                 };
-                if bound.is_folded { *named = true } else { readers.push(Some(id)) }
+                if bound.is_folded { *has_folded_reader = true } else { readers.push(Some(id)) }
             }
         }
         // The caller reads outputs.
@@ -85,7 +86,7 @@ impl Uses {
             }
         }
         let hosts = vec![Vec::new(); count];
-        Self { producers, makers, hosts, readers, named, extents }
+        Self { producers, any_producers, hosts, readers, has_folded_reader, extents }
     }
 
     /// Returns the extents that are equal in every run.
@@ -98,9 +99,10 @@ impl Uses {
         self.producers.get(value.index()).copied().flatten()
     }
 
+    /// Returns the only node that reads the value.
     pub(super) fn only_reader(&self, value: ValueId) -> Option<NodeId> {
         let readers = self.readers.get(value.index())?;
-        readers.one.flatten().filter(|_| readers.others.is_empty())
+        readers.first.flatten().filter(|_| readers.others.is_empty())
     }
 
     /// Returns whether the value has one consumer. A value that a rewrite added is not tracked and has one.
@@ -115,10 +117,12 @@ impl Uses {
         readers.count() == nodes.len() && nodes.iter().all(reads)
     }
 
-    pub(super) fn maker(&self, value: ValueId) -> Option<NodeId> {
-        self.makers.get(value.index()).copied().flatten()
+    /// Returns the node that has the value as any output.
+    pub(super) fn any_producer(&self, value: ValueId) -> Option<NodeId> {
+        self.any_producers.get(value.index()).copied().flatten()
     }
 
+    /// Returns the nodes whose epilogue may compute the value.
     pub(super) fn hosts(&self, value: ValueId) -> &[NodeId] {
         self.hosts.get(value.index()).map_or(&[], Vec::as_slice)
     }
@@ -129,11 +133,11 @@ impl Uses {
         }
     }
 
-    /// Returns whether only nodes for which `is_one` holds refer to the value.
-    pub(super) fn is_within(&self, value: ValueId, is_one: impl Fn(NodeId) -> bool) -> bool {
+    /// Returns whether only nodes for which `contains` holds refer to the value.
+    pub(super) fn is_within(&self, value: ValueId, contains: impl Fn(NodeId) -> bool) -> bool {
         let mut readers = self.readers.get(value.index()).into_iter().flat_map(Readers::iter);
-        self.named.get(value.index()) != Some(&true)
-            && readers.all(|reader| reader.is_some_and(&is_one))
+        self.has_folded_reader.get(value.index()) != Some(&true)
+            && readers.all(|reader| reader.is_some_and(&contains))
     }
 
     /// Replaces the uses of node `id`, which was `old`.

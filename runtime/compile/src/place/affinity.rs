@@ -1,4 +1,5 @@
-//! Pins nodes to the cores that the user or the model's file states.
+//! Pins nodes to the cores that the user or the model's file states. A pin is an index into the list of these cores, which
+//! nodes store instead of the core.
 
 use udo_api::Core;
 use udo_graph::graph::{Graph, number_nodes, pin_nodes};
@@ -22,12 +23,13 @@ pub fn pinned(affinity: &[Affinity]) -> Vec<Core> {
 /// # Errors
 /// An affinity matches no node, or the file states an unknown core.
 pub fn pin(graph: &mut Graph, user: &[Affinity]) -> Result<Vec<Affinity>, AffinityError> {
-    let own: Result<Vec<Affinity>, _> = graph.affinity.iter().map(|text| text.parse()).collect();
-    let all = [own?, user.to_vec()].concat();
+    let from_file: Result<Vec<Affinity>, _> =
+        graph.affinity.iter().map(|text| text.parse()).collect();
+    let all = [from_file?, user.to_vec()].concat();
     let cores = pinned(&all);
-    let pin = |of: &Affinity| {
-        let at = cores.iter().position(|core| *core == of.core).unwrap_or_default();
-        (of.of.clone(), u16::try_from(at).unwrap_or(u16::MAX))
+    let pin = |affinity: &Affinity| {
+        let index = cores.iter().position(|core| *core == affinity.core).unwrap_or_default();
+        (affinity.of.clone(), u16::try_from(index).unwrap_or(u16::MAX))
     };
     number_nodes(graph);
     if graph.nodes.iter().all(|node| node.pin.is_none()) {

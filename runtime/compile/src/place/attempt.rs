@@ -24,30 +24,35 @@ struct BackendKernel {
 }
 
 impl PlaceCandidate<'_> {
+    /// Returns the first kernel that accepts the node. Tries the pinned core only, or else the preferred core of the node's
+    /// constraint, the requested cores in order, the fallback core, and the excluded cores.
     pub(super) fn choose(&self, compiler: &Compiler<'_>) -> Result<Accepted, PlaceError> {
         let options = self.options;
         let mut refusals = Vec::new();
         let pinned = self.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)).copied());
         let constraint = self.constraint.filter(|_| pinned.is_none());
-        let first = pinned.or(constraint.and_then(|constraint| constraint.first));
-        let others = options.cores.iter().copied().filter(|core| Some(*core) != first);
+        let preferred = pinned.or(constraint.and_then(|constraint| constraint.preferred));
+        let others = options.cores.iter().copied().filter(|core| Some(*core) != preferred);
         let others = others.filter(|_| pinned.is_none());
-        let asked: Vec<Core> = first.into_iter().chain(others).collect();
-        let not = |core: Core| {
-            constraint.and_then(|constraint| constraint.not.iter().find(|not| not.core == core))
+        let requested: Vec<Core> = preferred.into_iter().chain(others).collect();
+        let exclusion = |core: Core| {
+            constraint.and_then(|constraint| {
+                constraint.excluded.iter().find(|refusal| refusal.core == core)
+            })
         };
-        for &core in &asked {
-            if let Some(refusal) = not(core) {
+        for &core in &requested {
+            if let Some(refusal) = exclusion(core) {
                 refusals.push(refusal.clone());
                 continue;
             }
             match self.try_core(core, compiler)? {
                 Ok((placed, steps)) => {
-                    // The reasons against the cores before it.
-                    let is_first =
-                        constraint.is_some_and(|constraint| constraint.first == Some(core));
-                    let others =
-                        constraint.filter(|_| is_first).map(|constraint| constraint.not.clone());
+                    // If the constraint prefers this core, it also states why the others are not used.
+                    let is_preferred =
+                        constraint.is_some_and(|constraint| constraint.preferred == Some(core));
+                    let others = constraint
+                        .filter(|_| is_preferred)
+                        .map(|constraint| constraint.excluded.clone());
                     let refusals = others.unwrap_or(refusals);
                     let fell_back = pinned.is_none() && !options.cores.contains(&core);
                     return Ok((PlacedKernel { refusals, fell_back, ..placed }, steps));
@@ -57,7 +62,7 @@ impl PlaceCandidate<'_> {
         }
         let fallback = match options.fallback {
             Fallback::Off => None,
-            Fallback::To(core) => Some(core).filter(|core| !asked.contains(core)),
+            Fallback::To(core) => Some(core).filter(|core| !requested.contains(core)),
         };
         if let Some(core) = fallback {
             match self.try_core(core, compiler)? {
@@ -68,7 +73,7 @@ impl PlaceCandidate<'_> {
             }
         }
         // A core that the constraints exclude still runs a node that no other core accepts.
-        for &core in asked.iter().filter(|core| not(**core).is_some()) {
+        for &core in requested.iter().filter(|core| exclusion(**core).is_some()) {
             if let Ok((placed, steps)) = self.try_core(core, compiler)? {
                 let others = refusals.into_iter().filter(|refusal| refusal.core != core);
                 return Ok((PlacedKernel { refusals: others.collect(), ..placed }, steps));
@@ -88,17 +93,17 @@ impl PlaceCandidate<'_> {
             return Ok(Err(reason));
         }
         let entries = compiler.operators.kernels_for(self.bound.package, core)?;
-        let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
-        let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
-        if mine.is_empty() {
+        let is_for_op = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let mut candidates: Vec<KernelEntry> = entries.iter().filter(is_for_op).copied().collect();
+        if candidates.is_empty() {
             return self.on_quantized_core(self.no_kernel(core), core, compiler);
         }
         // The order in the package decides between kernels of the same cost class.
-        mine.sort_by_key(|entry| entry.def.cost_class());
+        candidates.sort_by_key(|entry| entry.def.cost_class());
         let mut reasons = Vec::new();
-        for entry in mine {
+        for entry in candidates {
             match self.try_kernel(entry, core, compiler)? {
-                Ok(taken) => return Ok(Ok(taken)),
+                Ok(accepted) => return Ok(Ok(accepted)),
                 Err(reason) => reasons.push(reason),
             }
         }
@@ -150,9 +155,9 @@ impl PlaceCandidate<'_> {
         if let Some(reason) = self.beyond_memory(&kernel, core) {
             return Ok(Err(reason));
         }
-        let found = BackendKernel { entry, kernel, backend: None, opencl_unused: None };
-        let found = self.on_backend(found, &ports, compiler)?;
-        Ok(found.map(|BackendKernel { entry, kernel, backend, opencl_unused }| {
+        let kernel = BackendKernel { entry, kernel, backend: None, opencl_unused: None };
+        let kernel = self.on_backend(kernel, &ports, compiler)?;
+        Ok(kernel.map(|BackendKernel { entry, kernel, backend, opencl_unused }| {
             let Ports { inputs, outputs, params, epilogue } = ports;
             let (refusals, fell_back, steps) = (Vec::new(), false, epilogue.len());
             let placed = PlacedKernel {
@@ -181,9 +186,10 @@ impl PlaceCandidate<'_> {
             (true, _) if fast.is_none() => {
                 Some("needs all fast memory, but the core has no fast memory".to_owned())
             }
-            (false, room) if workspace.bytes() > room => {
-                Some(format!("needs {} bytes of scratch, the core has {room}", workspace.bytes()))
-            }
+            (false, available) if workspace.bytes() > available => Some(format!(
+                "needs {} bytes of scratch, the core has {available}",
+                workspace.bytes()
+            )),
             (true | false, _) => None,
         }
     }
@@ -191,38 +197,41 @@ impl PlaceCandidate<'_> {
     /// Gives a GPU kernel the OpenCL device if there is one, else host threads. Leaves other kernels unchanged.
     fn on_backend(
         &self,
-        found: BackendKernel,
+        cpu_kernel: BackendKernel,
         ports: &Ports,
         compiler: &Compiler<'_>,
     ) -> Result<Result<BackendKernel, String>, PlaceError> {
-        let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
+        let Some(has_work_item) = cpu_kernel.kernel.has_work_item() else {
+            return Ok(Ok(cpu_kernel));
+        };
         let device = match opencl::device_for(self.options.profile.opencl) {
             Ok(device) => device,
             Err(why) if has_work_item => {
                 let backend = Some("work items on host threads".to_owned());
-                let has_source = found.kernel.gpu_info().is_some_and(|of| !of.launches.is_empty());
+                let has_source =
+                    cpu_kernel.kernel.gpu_info().is_some_and(|info| !info.launches.is_empty());
                 let opencl_unused = has_source.then_some(why);
-                return Ok(Ok(BackendKernel { backend, opencl_unused, ..found }));
+                return Ok(Ok(BackendKernel { backend, opencl_unused, ..cpu_kernel }));
             }
             Err(why) => {
                 return Ok(Err(format!("found neither an OpenCL device nor a work_item ({why})")));
             }
         };
-        let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);
+        let info = cpu_kernel.kernel.gpu_info().ok_or(OpenClError::NoDescription);
         let [inputs, outputs] = ports.descs();
-        let packed = found.kernel.packed_bytes();
+        let packed = cpu_kernel.kernel.packed_bytes();
         let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, &packed));
         let kernel = kernel.map_err(|source| PlaceError::Device {
             node: self.node.name.clone(),
             op: self.node.op.clone(),
-            package: compiler.operators.package_name(found.entry.package).to_owned(),
+            package: compiler.operators.package_name(cpu_kernel.entry.package).to_owned(),
             device: device.name().to_owned(),
             source: Box::new(source),
         })?;
         Ok(Ok(BackendKernel {
             // The host's code runs the kernel, so the host's heap guard applies.
-            entry: KernelEntry { guard: None, ..found.entry },
-            kernel: found.kernel.hosted_by(kernel),
+            entry: KernelEntry { guard: None, ..cpu_kernel.entry },
+            kernel: cpu_kernel.kernel.hosted_by(kernel),
             backend: Some(format!("opencl: {}", device.name())),
             opencl_unused: None,
         }))
@@ -239,9 +248,9 @@ impl PlaceCandidate<'_> {
             let id = ConstantId { tensor: tensor.id(), format: format.layout() as u64 };
             let constant = compiler.constants.constant(tensor, &self.graph.desc(value), &format);
             // Packages may rely on aligned elements. Constants that built-in kernels only pack can stay in the file.
-            let is_own = compiler.operators.is_builtin(self.bound.package);
-            let apart = |tensor: Tensor| if is_own { Ok(tensor) } else { tensor.apart() };
-            match constant.and_then(|tensor| Ok(apart(tensor)?)) {
+            let is_builtin = compiler.operators.is_builtin(self.bound.package);
+            let aligned = |tensor: Tensor| if is_builtin { Ok(tensor) } else { tensor.apart() };
+            match constant.and_then(|tensor| Ok(aligned(tensor)?)) {
                 Ok(tensor) => Ok(Some(Constant { id, tensor, desc: format.desc })),
                 Err(ConstantError::NoWay(_)) => Ok(None),
                 Err(error @ ConstantError::Memory(_)) => {

@@ -11,6 +11,7 @@ use crate::resolve::{BoundNode, TypedGraph};
 /// A node that is being placed.
 pub(super) struct PlaceCandidate<'a> {
     pub(super) graph: &'a TypedGraph,
+    /// The cores and formats of the values that are computed before this node.
     pub(super) produced: &'a Produced,
     pub(super) node: &'a Node,
     pub(super) bound: &'a BoundNode,
@@ -22,7 +23,7 @@ pub(super) struct PlaceCandidate<'a> {
     pub(super) constraint: Option<&'a Constraint>,
     /// The layers of the original model, if device limits are enabled.
     pub(super) layers: &'a Layers,
-    /// The price of a byte of packed constants.
+    /// The price of a byte of packed constants; see the module `price`.
     pub(super) price: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Placement constraints of nodes: a preferred core, and excluded cores.
+//! Placement constraints of nodes: a preferred core, and excluded cores. Cost-based placement and the minimum size of subnets
+//! set them; the next attempt at placing the graph observes them.
 
 use udo_api::Core;
 
@@ -9,9 +10,9 @@ use udo_graph::graph::NodeId;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Constraint {
     /// The core that is tried first.
-    pub(super) first: Option<Core>,
+    pub(super) preferred: Option<Core>,
     /// The excluded cores, with reasons.
-    pub(super) not: Vec<CoreRefusal>,
+    pub(super) excluded: Vec<CoreRefusal>,
 }
 
 /// The constraints of all nodes of a graph.
@@ -28,10 +29,10 @@ impl Constraints {
         self.0.get(node.index())
     }
 
-    /// Prefers `core` for a node; `not` states why the others are not used.
-    pub(super) fn prefer(&mut self, node: NodeId, core: Core, not: Vec<CoreRefusal>) {
+    /// Prefers `core` for a node; `excluded` states why the others are not used.
+    pub(super) fn prefer(&mut self, node: NodeId, core: Core, excluded: Vec<CoreRefusal>) {
         if let Some(constraint) = self.0.get_mut(node.index()) {
-            *constraint = Constraint { first: Some(core), not };
+            *constraint = Constraint { preferred: Some(core), excluded };
         }
     }
 
@@ -40,15 +41,18 @@ impl Constraints {
         &mut self,
         node: NodeId,
         core: Core,
-        not: Vec<CoreRefusal>,
+        excluded: Vec<CoreRefusal>,
     ) -> bool {
         let is_free = |constraint: &&mut Constraint| {
-            constraint.first != Some(core) && !constraint.not.iter().any(|not| not.core == core)
+            constraint.preferred != Some(core)
+                && !constraint.excluded.iter().any(|refusal| refusal.core == core)
         };
         self.0.get_mut(node.index()).filter(is_free).is_some_and(|constraint| {
-            let known: Vec<Core> = constraint.not.iter().map(|not| not.core).collect();
-            constraint.first = Some(core);
-            constraint.not.extend(not.into_iter().filter(|not| !known.contains(&not.core)));
+            let known: Vec<Core> = constraint.excluded.iter().map(|refusal| refusal.core).collect();
+            constraint.preferred = Some(core);
+            constraint
+                .excluded
+                .extend(excluded.into_iter().filter(|refusal| !known.contains(&refusal.core)));
             true
         })
     }
@@ -56,10 +60,10 @@ impl Constraints {
     /// Excludes `core` for a node unless no other core accepts it; returns whether this is new.
     pub(super) fn refuse(&mut self, node: NodeId, core: Core, reason: &str) -> bool {
         let constraint = self.0.get_mut(node.index());
-        let constraint =
-            constraint.filter(|constraint| !constraint.not.iter().any(|not| not.core == core));
+        let constraint = constraint
+            .filter(|constraint| !constraint.excluded.iter().any(|refusal| refusal.core == core));
         constraint.is_some_and(|constraint| {
-            constraint.not.push(CoreRefusal { core, reason: reason.to_owned() });
+            constraint.excluded.push(CoreRefusal { core, reason: reason.to_owned() });
             true
         })
     }

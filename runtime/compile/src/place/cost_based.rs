@@ -1,7 +1,8 @@
-//! Cost-based placement: assigns a place to each group of nodes so that the total cost is minimal.
+//! Cost-based placement: assigns a place (a core, by index) to each group of nodes so that the total cost of steps and
+//! transfers is minimal.
 //!
-//! Dynamic programming over the groups in order. A state holds the producers and consumers so far of the values that
-//! later groups still use.
+//! The search is dynamic programming over the groups in order. Assignments of the first groups that agree on the places of
+//! the values that later groups still use are equivalent (a state), and only the cheapest of them is continued.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub(super) struct Problem {
 /// A value that is produced in one place and transferred once to each other place that reads it.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
-    pub(super) maker: Member,
+    pub(super) producer: Member,
     pub(super) readers: Vec<Member>,
     /// The cost of a transfer from one place to another.
     pub(super) crossing: Vec<Vec<f64>>,
@@ -33,10 +34,10 @@ pub(super) enum Member {
 }
 
 /// The approximate number of steps that the search may take.
-const MOST_WORK: usize = 1 << 22;
+const MAX_WORK: usize = 1 << 22;
 
 /// The smallest and largest number of states that are retained for a group.
-const STATES_KEPT: [usize; 2] = [256, 1 << 16];
+const STATE_LIMITS: [usize; 2] = [256, 1 << 16];
 
 /// The state of the values that earlier and later groups share, sorted by value.
 type State = Vec<Part>;
@@ -46,7 +47,7 @@ type State = Vec<Part>;
 struct Part {
     value: usize,
     /// The place of the producer, if it is known yet.
-    maker: Option<usize>,
+    producer: Option<usize>,
     /// The places of the consumers, as a bit set.
     readers: u32,
 }
@@ -65,57 +66,66 @@ impl Problem {
     /// the one with earlier places wins.
     pub(super) fn solve(&self) -> Option<(Vec<usize>, f64)> {
         let places = self.groups.iter().map(Vec::len).max().unwrap_or(0).max(1);
-        let most =
-            (MOST_WORK / (self.groups.len() * places).max(1)).clamp(STATES_KEPT[0], STATES_KEPT[1]);
-        let (used_by, last) = (self.used_by(), self.last());
+        let limit = (MAX_WORK / (self.groups.len() * places).max(1))
+            .clamp(STATE_LIMITS[0], STATE_LIMITS[1]);
+        let (used_by, last_groups) = (self.used_by(), self.last_groups());
         let start = Prefix { cost: 0.0, from: 0, place: 0 };
-        let mut layer = BTreeMap::from([(State::new(), start)]);
-        let mut layers: Vec<Vec<(usize, usize)>> = Vec::with_capacity(self.groups.len());
+        let mut states = BTreeMap::from([(State::new(), start)]);
+        // For each group and each retained state, the previous state and the group's place.
+        let mut steps_back: Vec<Vec<(usize, usize)>> = Vec::with_capacity(self.groups.len());
         for (group, (costs, used_by)) in self.groups.iter().zip(&used_by).enumerate() {
             let mut next: BTreeMap<State, Prefix> = BTreeMap::new();
-            for (from, (known, beginning)) in retained(&layer, most).into_iter().enumerate() {
-                for (place, own) in costs.iter().enumerate() {
-                    let Some(own) = own else { continue };
-                    let mut known = known.clone();
+            for (from, (state, prefix)) in retained(&states, limit).into_iter().enumerate() {
+                for (place, group_cost) in costs.iter().enumerate() {
+                    let Some(group_cost) = group_cost else { continue };
+                    let mut state = state.clone();
                     for &value in used_by {
-                        self.put(&mut known, value, (group, place));
+                        self.record(&mut state, value, (group, place));
                     }
-                    let mut cost = beginning.cost + own;
-                    known.retain(|part| {
-                        let is_open = last.get(part.value).is_some_and(|last| *last > Some(group));
+                    let mut cost = prefix.cost + group_cost;
+                    // A value that no later group uses leaves the state, and its transfers are paid.
+                    state.retain(|part| {
+                        let is_open =
+                            last_groups.get(part.value).is_some_and(|last| *last > Some(group));
                         cost += if is_open { 0.0 } else { self.crossings(part) };
                         is_open
                     });
-                    if next.get(&known).is_none_or(|other| cost < other.cost) {
-                        next.insert(known, Prefix { cost, from, place });
+                    if next.get(&state).is_none_or(|other| cost < other.cost) {
+                        next.insert(state, Prefix { cost, from, place });
                     }
                 }
             }
-            layer = next;
+            states = next;
             // In the order in which `retained` passes the states to the next group, which refers to them by index.
-            layers.push(retained(&layer, most).iter().map(|(_, of)| (of.from, of.place)).collect());
+            let retained = retained(&states, limit);
+            steps_back
+                .push(retained.iter().map(|(_, prefix)| (prefix.from, prefix.place)).collect());
         }
-        let all = retained(&layer, most);
-        let (mut at, (_, best)) =
-            all.iter().enumerate().min_by(|(_, (_, a)), (_, (_, b))| a.cost.total_cmp(&b.cost))?;
-        let mut found = Vec::with_capacity(layers.len());
-        for layer in layers.iter().rev() {
-            let (from, place) = layer.get(at)?;
-            found.push(*place);
-            at = *from;
+        let complete = retained(&states, limit);
+        let (mut index, (_, best)) = complete
+            .iter()
+            .enumerate()
+            .min_by(|(_, (_, a)), (_, (_, b))| a.cost.total_cmp(&b.cost))?;
+        let mut assignment = Vec::with_capacity(steps_back.len());
+        for step_back in steps_back.iter().rev() {
+            let (from, place) = step_back.get(index)?;
+            assignment.push(*place);
+            index = *from;
         }
-        found.reverse();
-        Some((found, best.cost))
+        assignment.reverse();
+        Some((assignment, best.cost))
     }
 
     /// Returns the values that each group produces or consumes.
     fn used_by(&self) -> Vec<Vec<usize>> {
         let mut used_by = vec![Vec::new(); self.groups.len()];
-        for (at, value) in self.values.iter().enumerate() {
+        for (index, value) in self.values.iter().enumerate() {
             for member in value.members() {
                 let Member::Group(group) = *member else { continue };
-                if let Some(used_by) = used_by.get_mut(group).filter(|of| of.last() != Some(&at)) {
-                    used_by.push(at);
+                if let Some(used_by) =
+                    used_by.get_mut(group).filter(|values| values.last() != Some(&index))
+                {
+                    used_by.push(index);
                 }
             }
         }
@@ -123,7 +133,7 @@ impl Problem {
     }
 
     /// Returns the last group that produces or consumes each value.
-    fn last(&self) -> Vec<Option<usize>> {
+    fn last_groups(&self) -> Vec<Option<usize>> {
         let group = |member: &Member| match member {
             Member::Group(group) => Some(*group),
             Member::Place(_) => None,
@@ -132,16 +142,16 @@ impl Problem {
     }
 
     /// Records the place of a group that produces or consumes a value.
-    fn put(&self, known: &mut State, value: usize, (group, place): (usize, usize)) {
+    fn record(&self, state: &mut State, value: usize, (group, place): (usize, usize)) {
         let Some(shared) = self.values.get(value) else { return };
-        let at = known.binary_search_by_key(&value, |part| part.value);
-        let at = at.unwrap_or_else(|at| {
-            known.insert(at, shared.initial(value));
-            at
+        let index = state.binary_search_by_key(&value, |part| part.value);
+        let index = index.unwrap_or_else(|index| {
+            state.insert(index, shared.initial(value));
+            index
         });
-        let Some(part) = known.get_mut(at) else { return };
-        if shared.maker == Member::Group(group) {
-            part.maker = Some(place);
+        let Some(part) = state.get_mut(index) else { return };
+        if shared.producer == Member::Group(group) {
+            part.producer = Some(place);
         }
         if shared.readers.contains(&Member::Group(group)) {
             part.readers |= bit(place);
@@ -150,25 +160,26 @@ impl Problem {
 
     /// Returns the cost of transferring a value to its consumers.
     fn crossings(&self, part: &Part) -> f64 {
-        let ways = || self.values.get(part.value)?.crossing.get(part.maker?);
-        let ways = ways().into_iter().flatten().enumerate();
-        ways.filter(|(place, _)| part.readers & bit(*place) != 0).map(|(_, cost)| cost).sum()
+        let costs = || self.values.get(part.value)?.crossing.get(part.producer?);
+        let costs = costs().into_iter().flatten().enumerate();
+        costs.filter(|(place, _)| part.readers & bit(*place) != 0).map(|(_, cost)| cost).sum()
     }
 }
 
 impl Shared {
     fn members(&self) -> impl Iterator<Item = &Member> {
-        self.readers.iter().chain([&self.maker])
+        self.readers.iter().chain([&self.producer])
     }
 
-    /// Returns what is known of it before any group has a place.
+    /// Returns the producer and consumers with fixed places.
     fn initial(&self, value: usize) -> Part {
         let place = |member: &Member| match member {
             Member::Place(place) => Some(*place),
             Member::Group(_) => None,
         };
-        let readers = self.readers.iter().filter_map(place).fold(0, |bits, at| bits | bit(at));
-        Part { value, maker: place(&self.maker), readers }
+        let readers =
+            self.readers.iter().filter_map(place).fold(0, |bits, place| bits | bit(place));
+        Part { value, producer: place(&self.producer), readers }
     }
 }
 
@@ -176,17 +187,17 @@ fn bit(place: usize) -> u32 {
     u32::try_from(place).ok().and_then(|place| 1u32.checked_shl(place)).unwrap_or(0)
 }
 
-/// Returns the `most` states with the lowest cost, in key order.
-fn retained(layer: &BTreeMap<State, Prefix>, most: usize) -> Vec<(&State, &Prefix)> {
-    let mut all: Vec<_> = layer.iter().collect();
-    if all.len() > most {
-        let mut costs: Vec<f64> = all.iter().map(|(_, of)| of.cost).collect();
+/// Returns the `count` states with the lowest cost, in key order.
+fn retained(states: &BTreeMap<State, Prefix>, count: usize) -> Vec<(&State, &Prefix)> {
+    let mut retained: Vec<_> = states.iter().collect();
+    if retained.len() > count {
+        let mut costs: Vec<f64> = retained.iter().map(|(_, prefix)| prefix.cost).collect();
         costs.sort_unstable_by(f64::total_cmp);
-        let limit = costs.get(most - 1).copied().unwrap_or(f64::INFINITY);
-        all.retain(|(_, of)| of.cost <= limit);
-        all.truncate(most);
+        let limit = costs.get(count - 1).copied().unwrap_or(f64::INFINITY);
+        retained.retain(|(_, prefix)| prefix.cost <= limit);
+        retained.truncate(count);
     }
-    all
+    retained
 }
 
 #[cfg(test)]
@@ -223,14 +234,16 @@ mod tests {
             }
             problem.groups.push(costs);
         }
-        for maker in 0..=count {
-            let readers = (maker..count).filter(|_| random.below(3) == 0).map(Member::Group);
-            let mut readers: Vec<Member> = readers.filter(|r| *r != Member::Group(maker)).collect();
+        for producer in 0..=count {
+            let readers = (producer..count).filter(|_| random.below(3) == 0).map(Member::Group);
+            let mut readers: Vec<Member> =
+                readers.filter(|r| *r != Member::Group(producer)).collect();
             if random.below(4) == 0 {
                 readers.push(Member::Place(0));
             }
-            let maker = if maker == count { Member::Place(0) } else { Member::Group(maker) };
-            if maker == Member::Place(0) {
+            let producer =
+                if producer == count { Member::Place(0) } else { Member::Group(producer) };
+            if producer == Member::Place(0) {
                 readers = (0..count).filter(|_| random.below(3) == 0).map(Member::Group).collect();
             }
             let crossing = (0..places)
@@ -239,32 +252,34 @@ mod tests {
                     (0..places).map(cost).collect()
                 })
                 .collect();
-            problem.values.push(Shared { maker, readers, crossing });
+            problem.values.push(Shared { producer, readers, crossing });
         }
         problem
     }
 
     /// Computes the cost of an assignment directly from the problem.
     fn cost(problem: &Problem, places: &[usize]) -> Option<f64> {
-        let of = |member: &Member| match member {
+        let place_of = |member: &Member| match member {
             Member::Group(group) => places[*group],
             Member::Place(place) => *place,
         };
-        let own = problem.groups.iter().zip(places).map(|(costs, place)| costs[*place]);
-        let mut sum: f64 = own.sum::<Option<f64>>()?;
+        let group_costs = problem.groups.iter().zip(places).map(|(costs, place)| costs[*place]);
+        let mut sum: f64 = group_costs.sum::<Option<f64>>()?;
         for value in &problem.values {
-            let mut to: Vec<usize> = value.readers.iter().map(of).collect();
-            to.sort_unstable();
-            to.dedup();
-            sum += to.iter().map(|to| value.crossing[of(&value.maker)][*to]).sum::<f64>();
+            let mut places: Vec<usize> = value.readers.iter().map(place_of).collect();
+            places.sort_unstable();
+            places.dedup();
+            let crossing = &value.crossing[place_of(&value.producer)];
+            sum += places.iter().map(|to| crossing[*to]).sum::<f64>();
         }
         Some(sum)
     }
 
+    /// Returns the lowest cost of all assignments.
     fn exhaustive(problem: &Problem) -> Option<f64> {
         let places = problem.groups[0].len();
         let count = places.pow(u32::try_from(problem.groups.len()).unwrap());
-        let all = (0..count).map(|mut code| {
+        let assignments = (0..count).map(|mut code| {
             let mut digit = || {
                 let digit = code % places;
                 code /= places;
@@ -272,34 +287,34 @@ mod tests {
             };
             problem.groups.iter().map(|_| digit()).collect::<Vec<_>>()
         });
-        all.filter_map(|places| cost(problem, &places)).min_by(f64::total_cmp)
+        assignments.filter_map(|places| cost(problem, &places)).min_by(f64::total_cmp)
     }
 
     #[test]
-    fn what_is_found_costs_as_little_as_the_best_of_all_ways() {
+    fn solutions_are_optimal() {
         for seed in 0..200 {
             let problem = random(seed);
-            let (places, found) = problem.solve().unwrap();
-            assert_eq!(cost(&problem, &places), Some(found), "{seed}");
-            assert_eq!(Some(found), exhaustive(&problem), "{seed}");
+            let (places, total) = problem.solve().unwrap();
+            assert_eq!(cost(&problem, &places), Some(total), "{seed}");
+            assert_eq!(Some(total), exhaustive(&problem), "{seed}");
             assert_eq!(problem.solve().unwrap().0, places, "{seed}");
         }
     }
 
     #[test]
-    fn a_group_that_can_be_nowhere_has_no_place() {
+    fn a_group_without_possible_places_has_no_solution() {
         let problem = Problem { groups: vec![vec![None, None]], values: Vec::new() };
         assert!(problem.solve().is_none());
     }
 
     #[test]
-    fn a_chain_does_not_go_back_and_forth_for_small_gains() {
-        let groups = (0..40).map(|at| if at % 2 == 0 { [5.0, 6.0] } else { [6.0, 5.0] });
-        let groups: Vec<Vec<Option<f64>>> = groups.map(|of| of.map(Some).to_vec()).collect();
+    fn chains_stay_on_one_core_if_transfers_cost_more_than_they_save() {
+        let groups = (0..40).map(|index| if index % 2 == 0 { [5.0, 6.0] } else { [6.0, 5.0] });
+        let groups: Vec<Vec<Option<f64>>> = groups.map(|costs| costs.map(Some).to_vec()).collect();
         let crossing = vec![vec![0.0, 3.0], vec![3.0, 0.0]];
-        let value = |maker| Shared {
-            maker: Member::Group(maker),
-            readers: vec![Member::Group(maker + 1)],
+        let value = |producer| Shared {
+            producer: Member::Group(producer),
+            readers: vec![Member::Group(producer + 1)],
             crossing: crossing.clone(),
         };
         let problem = Problem { groups, values: (0..39).map(value).collect() };

@@ -1,4 +1,5 @@
-//! Determines how many epilogue steps of a node a kernel does.
+//! Determines how many epilogue steps of a node a kernel does. Epilogue steps are elementwise operations (a bias, a residual,
+//! an activation, a quantization) that a kernel may apply to its output before it stores it; passes attach them to the node.
 
 use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side, TensorDesc};
 use udo_host::{Refusal, accept};
@@ -14,7 +15,7 @@ use udo_graph::graph::{Source, ValueId};
 /// The epilogue steps that a kernel is asked to do.
 pub(super) struct Offer {
     /// The first output without epilogue.
-    own: Option<Operand>,
+    plain: Option<Operand>,
     /// The first output after each step, and the number of inputs up to that step.
     after: Vec<(Operand, usize)>,
 }
@@ -22,17 +23,17 @@ pub(super) struct Offer {
 impl PlaceCandidate<'_> {
     /// Adds the epilogue steps that the kernel may be asked to do, with their tensors.
     pub(super) fn offer(&self, kernel: &KernelDef, core: Core, ports: &mut Ports) -> Offer {
-        let mut offer = Offer { own: ports.outputs.first().copied(), after: Vec::new() };
+        let mut offer = Offer { plain: ports.outputs.first().copied(), after: Vec::new() };
         if !self.bound.epilogue.is_empty() {
             // Ports of the operator that the node omits stay empty.
-            let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
+            let count = self.bound.op.schema().inputs().len().max(ports.inputs.len());
             ports.inputs.resize(
-                own,
+                count,
                 Operand { value: None, format: Format::ABSENT, pitch: Pitch::Refused },
             );
         }
         for step in &self.bound.epilogue {
-            let before = offer.after.last().map(|(output, _)| *output).or(offer.own);
+            let before = offer.after.last().map(|(output, _)| *output).or(offer.plain);
             let Some(before) = before else { break };
             let Some(output) = self.push_step(kernel, core, ports, step, before) else { break };
             offer.after.push((output, ports.inputs.len()));
@@ -50,21 +51,21 @@ impl PlaceCandidate<'_> {
         offer: &Offer,
     ) -> Result<(), Refusal> {
         let placed = self.placed(call.core.unwrap_or(Core::CPU), ports, constants);
-        let taken = exit_guard::with_record(call, || accept(kernel, &placed))?;
-        let last = taken.checked_sub(1).and_then(|last| offer.after.get(last).copied());
+        let accepted = exit_guard::with_record(call, || accept(kernel, &placed))?;
+        let last = accepted.checked_sub(1).and_then(|last| offer.after.get(last).copied());
         let inputs = last.map_or(self.node.inputs.len(), |(_, inputs)| inputs);
-        ports.epilogue.truncate(taken);
+        ports.epilogue.truncate(accepted);
         ports.inputs.truncate(inputs);
         constants.truncate(inputs);
-        let output = last.map(|(output, _)| output).or(offer.own);
+        let output = last.map(|(output, _)| output).or(offer.plain);
         if let (Some(output), Some(slot)) = (output, ports.outputs.first_mut()) {
             *slot = output;
         }
         Ok(())
     }
 
-    /// Adds a step with its tensor. Returns the first output after the step, given the output before it, or `None` if
-    /// the kernel does not support the step.
+    /// Adds a step with its tensor to `ports`. Returns the first output after the step, or `None` if the kernel does not
+    /// support the step. `before` is the output before it.
     fn push_step(
         &self,
         kernel: &KernelDef,
@@ -91,9 +92,11 @@ impl PlaceCandidate<'_> {
             Step::Bias { vector, axis } => {
                 let descs = self.descs_on(core, Some(vector));
                 let mut descs = descs.iter().filter(|desc| takes_encoding(None, desc));
-                let is_alike = |desc: &&TensorDesc| desc.dtype() == output.format.desc.dtype();
-                let format =
-                    Format::from_desc(*descs.clone().find(is_alike).or_else(|| descs.next())?);
+                let has_output_type =
+                    |desc: &&TensorDesc| desc.dtype() == output.format.desc.dtype();
+                let format = Format::from_desc(
+                    *descs.clone().find(has_output_type).or_else(|| descs.next())?,
+                );
                 ports.inputs.push(Operand { value: Some(vector), format, pitch: Pitch::Refused });
                 EpilogueOp::Bias { input, axis: layout.axis(axis)? }
             }

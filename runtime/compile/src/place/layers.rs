@@ -1,4 +1,5 @@
-//! Device limits of single layers. They apply to the nodes of the original model, which passes may have replaced.
+//! Documented limits of the DSP for single layers, by operator. They apply to the nodes of the original model (layers), which
+//! passes may have replaced by other nodes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +10,7 @@ use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::cores::DeviceLimits;
 use udo_graph::graph::{Node, ValueId};
 
-/// Their chapter in docs/dsp.md.
+/// The chapter of docs/dsp.md that states these limits.
 pub(super) const CHAPTER: &str = "Layers";
 
 /// A layer that a device does not support, or only in part.
@@ -29,7 +30,7 @@ pub(super) const LAYERS: &[LayerRule] = &[
         says: "L2Norm runs only on the CPU and the GPU",
         refuses: |_, bound| {
             let settings = bound.params.settings().iter();
-            settings.into_iter().any(|(name, of)| *name == "p" && *of == ParamSetting::Int(2))
+            settings.into_iter().any(|(name, value)| *name == "p" && *value == ParamSetting::Int(2))
         },
     },
     LayerRule {
@@ -58,8 +59,8 @@ fn pads_batch(graph: &TypedGraph, node: &BoundNode) -> bool {
         (Some(_), None) => return true,
     };
     let (begin, end) = pads.split_at(pads.len() / 2);
-    let mut of_axes = axes.iter().zip(begin.iter().zip(end));
-    of_axes.any(|(&axis, (&begin, &end))| (axis == 0 || axis == -4) && (begin, end) != (0, 0))
+    let mut pads_by_axis = axes.iter().zip(begin.iter().zip(end));
+    pads_by_axis.any(|(&axis, (&begin, &end))| (axis == 0 || axis == -4) && (begin, end) != (0, 0))
 }
 
 /// A node of the original model.
@@ -77,35 +78,36 @@ struct Layer {
 pub struct Layers {
     layers: Vec<Layer>,
     /// The index of the layer that computes each value.
-    makers: HashMap<ValueId, usize>,
+    producers: HashMap<ValueId, usize>,
 }
 
 impl Layers {
     /// Collects the layers of a graph that no pass has rewritten, if limits are enabled.
     pub fn new(compiler: &Compiler<'_>, graph: &TypedGraph) -> Self {
         let limits = compiler.options.place.profile.limits;
-        let mut all = Self::default();
+        let mut layers = Self::default();
         let nodes = graph.nodes.iter().filter(|_| limits == DeviceLimits::Documented);
-        for (at, bound) in nodes.enumerate() {
+        for (index, bound) in nodes.enumerate() {
             let node = &bound.node;
             let refuses = |rule: &&LayerRule| {
-                let is_own = node.domain.is_empty() && compiler.operators.is_builtin(bound.package);
-                is_own && rule.op == node.op && (rule.refuses)(graph, bound)
+                let is_onnx =
+                    node.domain.is_empty() && compiler.operators.is_builtin(bound.package);
+                is_onnx && rule.op == node.op && (rule.refuses)(graph, bound)
             };
             let rule = LAYERS.iter().find(refuses).filter(|_| !bound.is_folded);
-            all.makers.extend(node.outputs.iter().flatten().map(|&value| (value, at)));
-            all.layers.push(Layer {
+            layers.producers.extend(node.outputs.iter().flatten().map(|&value| (value, index)));
+            layers.layers.push(Layer {
                 name: node.name.clone(),
                 op: node.op.clone(),
                 inputs: node.inputs.iter().copied().flatten().collect(),
                 refused: rule.map(|rule| rule.says),
             });
         }
-        all
+        layers
     }
 
-    fn maker(&self, value: ValueId) -> Option<&Layer> {
-        self.layers.get(*self.makers.get(&value)?)
+    fn producer(&self, value: ValueId) -> Option<&Layer> {
+        self.layers.get(*self.producers.get(&value)?)
     }
 
     /// Returns whether a value is an input of the network, or one converted to another type.
@@ -113,7 +115,7 @@ impl Layers {
         let is_conversion =
             |layer: &&Layer| matches!(layer.op.as_str(), "QuantizeLinear" | "DequantizeLinear");
         let mut value = value;
-        while let Some(layer) = self.maker(value).filter(is_conversion) {
+        while let Some(layer) = self.producer(value).filter(is_conversion) {
             let Some(&input) = layer.inputs.first() else { return false };
             value = input;
         }
@@ -121,21 +123,22 @@ impl Layers {
     }
 
     /// Returns a layer that a node computes and the device does not support, with the rule. A node computes the layers
-    /// between its outputs and the values that it or its producer reads.
+    /// between its outputs and its inputs, or earlier values for which `is_produced` holds.
     pub(super) fn refused(
         &self,
         node: &Node,
-        is_there: impl Fn(ValueId) -> bool,
+        is_produced: impl Fn(ValueId) -> bool,
     ) -> Option<(String, &'static str)> {
-        let mut next: Vec<ValueId> = node.outputs.iter().copied().flatten().collect();
+        let mut unvisited: Vec<ValueId> = node.outputs.iter().copied().flatten().collect();
         let mut seen = BTreeSet::new();
-        while let Some(value) = next.pop() {
-            let Some(layer) = self.maker(value).filter(|_| seen.insert(value)) else { continue };
+        while let Some(value) = unvisited.pop() {
+            let Some(layer) = self.producer(value).filter(|_| seen.insert(value)) else { continue };
             if let Some(says) = layer.refused {
                 return Some((format!("layer {:?} is {}", layer.name, layer.op), says));
             }
-            let before = layer.inputs.iter().copied();
-            next.extend(before.filter(|id| !node.inputs.contains(&Some(*id)) && !is_there(*id)));
+            let inputs = layer.inputs.iter().copied();
+            unvisited
+                .extend(inputs.filter(|id| !node.inputs.contains(&Some(*id)) && !is_produced(*id)));
         }
         None
     }

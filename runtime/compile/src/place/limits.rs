@@ -16,7 +16,7 @@ enum When {
     /// For all cores of its architectures.
     Always,
     /// If [`DeviceLimits::Documented`] is set.
-    Asked,
+    Documented,
 }
 
 /// A device limit.
@@ -30,68 +30,70 @@ struct Rule {
     /// The architectures that it applies to.
     archs: RangeInclusive<u16>,
     /// Returns the part of a node that the rule refuses.
-    finds: fn(&CoreCheck<'_>) -> Option<String>,
+    find: fn(&CoreCheck<'_>) -> Option<String>,
 }
 
 /// All architectures.
-const ALL: RangeInclusive<u16> = 0..=u16::MAX;
+const ALL_ARCHS: RangeInclusive<u16> = 0..=u16::MAX;
 
 /// The element types that values may have on a device.
-const STORED: TypeSet = types::U8.or(types::U16).or(types::F32).or(types::I32).or(types::U32);
+const VALUE_TYPES: TypeSet = types::U8.or(types::U16).or(types::F32).or(types::I32).or(types::U32);
 
 /// The largest rank of a value on a device.
-const RANK: usize = 4;
+const MAX_RANK: usize = 4;
 
 /// The architectures that accept only quantized models, not even float models that are quantized at load.
-const QUANTIZED_ALONE: RangeInclusive<u16> = 66..=67;
+const QUANTIZED_ONLY: RangeInclusive<u16> = 66..=67;
 
 /// Returns whether a core accepts float models that are quantized at load.
 pub fn takes_numbers(core: Core) -> bool {
-    core.kind() != Some(CoreKind::Dsp) || !QUANTIZED_ALONE.contains(&core.arch())
+    core.kind() != Some(CoreKind::Dsp) || !QUANTIZED_ONLY.contains(&core.arch())
 }
 
 const fn dsp(
     chapter: &'static str,
     says: &'static str,
-    finds: fn(&CoreCheck<'_>) -> Option<String>,
+    find: fn(&CoreCheck<'_>) -> Option<String>,
 ) -> Rule {
-    Rule { chapter, says, when: When::Asked, kind: CoreKind::Dsp, archs: ALL, finds }
+    Rule { chapter, says, when: When::Documented, kind: CoreKind::Dsp, archs: ALL_ARCHS, find }
 }
 
 const RULES: &[Rule] = &[
     Rule {
         when: When::Always,
         archs: 0..=64,
-        ..dsp("Versions", "the known DSPs begin with v65", |asked| {
-            Some(format!("{} is not one of them", asked.core))
+        ..dsp("Versions", "the known DSPs begin with v65", |check| {
+            Some(format!("{} is not one of them", check.core))
         })
     },
     Rule {
         when: When::Always,
         archs: 0..=67,
-        ..dsp("Types", "DSPs before v68 store values in 8 bits, not in 16", |asked| {
-            asked.value(|of| of.is_stored_as(types::U16.or(types::I16)))
+        ..dsp("Types", "DSPs before v68 store values in 8 bits, not in 16", |check| {
+            check.value(|value| value.is_stored_as(types::U16.or(types::I16)))
         })
     },
     Rule {
         when: When::Always,
-        archs: QUANTIZED_ALONE,
-        ..dsp("Types", "v66 supports only quantized models", |asked| {
-            let is_own = asked.is_builtin;
-            asked.value(|of| is_own && of.dtype.is_float())
+        archs: QUANTIZED_ONLY,
+        ..dsp("Types", "v66 supports only quantized models", |check| {
+            let is_builtin = check.is_builtin;
+            check.value(|value| is_builtin && value.dtype.is_float())
         })
     },
-    dsp("Types", "values are of u8, u16 (from v68 on), f32, i32 or u32", |asked| {
-        asked.value(|of| !of.is_stored_as(STORED))
+    dsp("Types", "values are of u8, u16 (from v68 on), f32, i32 or u32", |check| {
+        check.value(|value| !value.is_stored_as(VALUE_TYPES))
     }),
-    dsp("Shapes", "values have at most 4 dimensions", |asked| asked.value(|of| of.rank > RANK)),
-    dsp("Shapes", "a network's inputs have 4 dimensions, the batch first", |asked| {
-        asked.value(|of| of.is_network_input && of.rank != RANK)
+    dsp("Shapes", "values have at most 4 dimensions", |check| {
+        check.value(|value| value.rank > MAX_RANK)
     }),
-    dsp("Packages", "operators of packages have a fixed number of tensors", |asked| {
-        let schema = asked.node.bound.op.schema();
+    dsp("Shapes", "a network's inputs have 4 dimensions, the batch first", |check| {
+        check.value(|value| value.is_network_input && value.rank != MAX_RANK)
+    }),
+    dsp("Packages", "operators of packages have a fixed number of tensors", |check| {
+        let schema = check.node.bound.op.schema();
         let mut ports = schema.inputs().iter().chain(schema.outputs());
-        let repeated = ports.find(|port| port.is_repeated()).filter(|_| !asked.is_builtin)?;
+        let repeated = ports.find(|port| port.is_repeated()).filter(|_| !check.is_builtin)?;
         Some(format!("port {:?} stands for any number", repeated.name()))
     }),
 ];
@@ -146,23 +148,23 @@ impl CoreCheck<'_> {
 impl PlaceCandidate<'_> {
     /// Returns why the device that `core` emulates does not support the node.
     pub(super) fn beyond_limits(&self, core: Core, is_builtin: bool) -> Option<String> {
-        let counts = |rule: &&Rule| {
-            let is_asked = match rule.when {
+        let applies = |rule: &&Rule| {
+            let is_enabled = match rule.when {
                 When::Always => true,
-                When::Asked => self.options.profile.limits == DeviceLimits::Documented,
+                When::Documented => self.options.profile.limits == DeviceLimits::Documented,
             };
-            is_asked && core.kind() == Some(rule.kind) && rule.archs.contains(&core.arch())
+            is_enabled && core.kind() == Some(rule.kind) && rule.archs.contains(&core.arch())
         };
-        let asked = CoreCheck { node: self, core, is_builtin };
+        let check = CoreCheck { node: self, core, is_builtin };
         let refused = |rule: &Rule| {
-            let found = (rule.finds)(&asked)?;
-            Some(format!("{found}, and {} (docs/dsp.md, {})", rule.says, rule.chapter))
+            let violation = (rule.find)(&check)?;
+            Some(format!("{violation}, and {} (docs/dsp.md, {})", rule.says, rule.chapter))
         };
-        RULES.iter().filter(counts).find_map(refused).or_else(|| {
+        RULES.iter().filter(applies).find_map(refused).or_else(|| {
             let is_dsp = core.kind() == Some(CoreKind::Dsp);
-            let is_there = |value| self.produced.knows(value);
-            let (found, says) = self.layers.refused(self.node, is_there).filter(|_| is_dsp)?;
-            Some(format!("{found}, and {says} (docs/dsp.md, {})", layers::CHAPTER))
+            let is_produced = |value| self.produced.knows(value);
+            let (layer, says) = self.layers.refused(self.node, is_produced).filter(|_| is_dsp)?;
+            Some(format!("{layer}, and {says} (docs/dsp.md, {})", layers::CHAPTER))
         })
     }
 }
@@ -175,18 +177,18 @@ mod tests {
     const PAGE: &str = include_str!("../../../../docs/dsp.md");
 
     #[test]
-    fn each_rule_is_in_its_chapter_word_by_word() {
+    fn docs_state_each_rule_literally() {
         let page = PAGE.split_whitespace().collect::<Vec<_>>().join(" ");
         let rules = RULES.iter().map(|rule| (rule.chapter, rule.says));
         let layers = layers::LAYERS.iter().map(|rule| (layers::CHAPTER, rule.says));
         for (chapter, says) in rules.chain(layers) {
-            let (_, rest) = page.split_once(&format!("## {chapter}")).unwrap();
-            assert!(rest.split("## ").next().unwrap().contains(says), "{says:?} in {chapter}");
+            let (_, text) = page.split_once(&format!("## {chapter}")).unwrap();
+            assert!(text.split("## ").next().unwrap().contains(says), "{says:?} in {chapter}");
         }
     }
 
     #[test]
-    fn the_page_has_all_architectures() {
+    fn docs_list_all_architectures() {
         for arch in DSP_ARCHS {
             assert!(PAGE.contains(&format!("| `dsp:v{arch}` |")), "v{arch}");
         }

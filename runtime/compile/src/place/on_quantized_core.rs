@@ -14,7 +14,7 @@ use udo_engine::cores::{Format, fast_memory, is_quantized, machine, on_values};
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::operators::KernelEntry;
 
-/// The largest rank of a tensor on a core that stores quantized values.
+/// The largest rank of a tensor whose values are converted for a CPU kernel on such a core.
 const MAX_RANK: usize = 5;
 
 impl PlaceCandidate<'_> {
@@ -25,15 +25,15 @@ impl PlaceCandidate<'_> {
         core: Core,
         compiler: &Compiler<'_>,
     ) -> Result<Result<Accepted, String>, PlaceError> {
-        let room = fast_memory(core, &self.options.profile).filter(|_| is_quantized(core));
-        let room = room.filter(|_| compiler.operators.is_builtin(self.bound.package));
-        let Some(room) = room else { return Ok(Err(reason)) };
+        let fast_bytes = fast_memory(core, &self.options.profile).filter(|_| is_quantized(core));
+        let fast_bytes = fast_bytes.filter(|_| compiler.operators.is_builtin(self.bound.package));
+        let Some(fast_bytes) = fast_bytes else { return Ok(Err(reason)) };
         let entries = compiler.operators.kernels_for(self.bound.package, Core::CPU)?;
-        let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
-        let mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
+        let is_for_op = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let candidates: Vec<KernelEntry> = entries.iter().filter(is_for_op).copied().collect();
         let mut missing = None;
-        for entry in mine {
-            match self.try_cpu_kernel(entry, (core, room), compiler) {
+        for entry in candidates {
+            match self.try_cpu_kernel(entry, (core, fast_bytes), compiler) {
                 Ok(placed) => return Ok(Ok((placed, 0))),
                 Err(why) => missing = missing.or(why),
             }
@@ -46,7 +46,7 @@ impl PlaceCandidate<'_> {
     fn try_cpu_kernel(
         &self,
         entry: KernelEntry,
-        (core, room): (Core, usize),
+        (core, fast_bytes): (Core, usize),
         compiler: &Compiler<'_>,
     ) -> Result<PlacedKernel, Option<String>> {
         let inner = self.ports(entry.def, Core::CPU).map_err(|_| None)?;
@@ -76,16 +76,16 @@ impl PlaceCandidate<'_> {
             };
             operands.iter().zip(stored_as).map(format).collect()
         };
-        let (of_inputs, of_outputs) = stored_as.split_at(count);
+        let (stored_inputs, stored_outputs) = stored_as.split_at(count);
         let (inputs, outputs) =
-            (outer(&inner.inputs, of_inputs), outer(&inner.outputs, of_outputs));
+            (outer(&inner.inputs, stored_inputs), outer(&inner.outputs, stored_outputs));
         let stored_as =
             stored_as.into_iter().map(|stored| stored.map(|stored| stored.converted)).collect();
         let kernel = kernel.on_values(count, stored_as).ok_or(None)?;
-        let wanted = kernel.workspace().bytes();
-        if wanted > room {
+        let needed = kernel.workspace().bytes();
+        if needed > fast_bytes {
             return Err(Some(format!(
-                "its float values need {wanted} bytes of fast memory, and {core} has {room}"
+                "its float values need {needed} bytes of fast memory, and {core} has {fast_bytes}"
             )));
         }
         Ok(PlacedKernel {

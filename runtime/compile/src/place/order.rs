@@ -1,4 +1,4 @@
-//! Reorders nodes so that nodes of one core follow each other where possible.
+//! Reorders nodes so that nodes of one core follow each other where possible, which saves transfers and subnets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use super::{Choice, Placement};
 use crate::resolve::TypedGraph;
 use udo_graph::graph::{Links, NodeId, NodeReads, PerValue};
 
-/// Consecutive nodes on one core, by index.
+/// Consecutive nodes on one core, by their indices in the graph.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) core: Core,
@@ -19,16 +19,16 @@ pub(super) struct Run {
 /// Splits the nodes of a graph where the core changes. Control-flow graphs keep their order.
 pub(super) fn runs(graph: &TypedGraph, choices: &[Choice]) -> Vec<Run> {
     let cores = cores(graph, choices);
-    let is_straight = choices.iter().all(|choice| !matches!(choice, Choice::Control));
-    let order = if is_straight { grouped(graph, choices, &cores) } else { None };
+    let has_no_control = choices.iter().all(|choice| !matches!(choice, Choice::Control));
+    let order = if has_no_control { grouped(graph, choices, &cores) } else { None };
     let order = order.unwrap_or_else(|| (0..choices.len()).collect());
     let mut runs: Vec<Run> = Vec::new();
-    for at in order {
-        let core = cores.get(at).copied().flatten();
+    for index in order {
+        let core = cores.get(index).copied().flatten();
         match (runs.last_mut(), core) {
-            (Some(run), None) => run.nodes.push(at),
-            (Some(run), Some(core)) if run.core == core => run.nodes.push(at),
-            (_, core) => runs.push(Run { core: core.unwrap_or(Core::CPU), nodes: vec![at] }),
+            (Some(run), None) => run.nodes.push(index),
+            (Some(run), Some(core)) if run.core == core => run.nodes.push(index),
+            (_, core) => runs.push(Run { core: core.unwrap_or(Core::CPU), nodes: vec![index] }),
         }
     }
     runs
@@ -45,8 +45,8 @@ fn cores(graph: &TypedGraph, choices: &[Choice]) -> Vec<Option<Core>> {
             Choice::Control => Some(Core::CPU),
             Choice::Folded => None,
             Choice::Alias => {
-                let before = bound.node.input(0).and_then(|value| *producers.get(value)?);
-                before.and_then(|id: NodeId| cores.get(id.index()).copied().flatten())
+                let source = bound.node.input(0).and_then(|value| *producers.get(value)?);
+                source.and_then(|id: NodeId| cores.get(id.index()).copied().flatten())
             }
         };
         cores.push(core);
@@ -65,15 +65,15 @@ fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Op
         }
     }
     let mut ready: Vec<(Option<Core>, BinaryHeap<Reverse<usize>>)> = Vec::new();
-    let add = |at: usize, ready: &mut Vec<(Option<Core>, BinaryHeap<Reverse<usize>>)>| {
-        let core = cores.get(at).copied().flatten();
-        match ready.iter_mut().find(|(of, _)| *of == core) {
-            Some((_, heap)) => heap.push(Reverse(at)),
-            None => ready.push((core, BinaryHeap::from([Reverse(at)]))),
+    let add = |index: usize, ready: &mut Vec<(Option<Core>, BinaryHeap<Reverse<usize>>)>| {
+        let core = cores.get(index).copied().flatten();
+        match ready.iter_mut().find(|(queue_core, _)| *queue_core == core) {
+            Some((_, heap)) => heap.push(Reverse(index)),
+            None => ready.push((core, BinaryHeap::from([Reverse(index)]))),
         }
     };
-    for (at, _) in waits_for.iter().enumerate().filter(|(_, waits)| **waits == 0) {
-        add(at, &mut ready);
+    for (index, _) in waits_for.iter().enumerate().filter(|(_, waits)| **waits == 0) {
+        add(index, &mut ready);
     }
     let (mut order, mut current) = (Vec::with_capacity(sources.len()), None);
     loop {
@@ -87,10 +87,10 @@ fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Op
             let first = ready.iter_mut().max_by_key(|(_, heap)| heap.peek().copied());
             first.and_then(|(_, heap)| heap.pop())
         });
-        let Some(Reverse(at)) = next else { break };
-        current = cores.get(at).copied().flatten().or(current);
-        order.push(at);
-        for &reader in readers.get(at)? {
+        let Some(Reverse(index)) = next else { break };
+        current = cores.get(index).copied().flatten().or(current);
+        order.push(index);
+        for &reader in readers.get(index)? {
             let waits = waits_for.get_mut(reader)?;
             *waits -= 1;
             if *waits == 0 {
@@ -104,21 +104,24 @@ fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Op
 /// Returns, for each node, the nodes that must run before it, once for each dependency.
 fn sources(graph: &TypedGraph, choices: &[Choice]) -> Vec<Vec<usize>> {
     let producers: PerValue<Option<NodeId>> = graph.producers();
-    let place = |value| producers.get(value).copied().flatten().map(NodeId::index);
-    let of = |(at, choice): (usize, &Choice)| {
-        let own = graph.nodes.get(at).into_iter().flat_map(|bound| bound.node.reads());
-        let own = own.filter_map(|(_, value)| place(value));
+    let producer = |value| producers.get(value).copied().flatten().map(NodeId::index);
+    let sources_of = |(index, choice): (usize, &Choice)| {
+        let reads = graph.nodes.get(index).into_iter().flat_map(|bound| bound.node.reads());
+        let inputs = reads.filter_map(|(_, value)| producer(value));
         match choice {
             // The epilogue reads the outputs of further nodes.
             Choice::Kernel(placed) => {
                 let operands = placed.inputs.iter().filter_map(|operand| operand.value);
-                own.chain(operands.filter_map(place)).filter(|source| *source != at).collect()
+                inputs
+                    .chain(operands.filter_map(producer))
+                    .filter(|source| *source != index)
+                    .collect()
             }
-            Choice::Epilogue { of } => own.chain([of.index()]).collect(),
-            Choice::Alias | Choice::Folded | Choice::Control => own.collect(),
+            Choice::Epilogue { of } => inputs.chain([of.index()]).collect(),
+            Choice::Alias | Choice::Folded | Choice::Control => inputs.collect(),
         }
     };
-    choices.iter().enumerate().map(of).collect()
+    choices.iter().enumerate().map(sources_of).collect()
 }
 
 impl Placement {
@@ -134,10 +137,10 @@ impl Placement {
         }
         let runs = runs(&self.resolved.graph, &self.choices);
         let order: Vec<usize> = runs.into_iter().flat_map(|run| run.nodes).collect();
-        let mut places = vec![0; order.len()];
-        for (now, &was) in order.iter().enumerate() {
-            if let Some(place) = places.get_mut(was) {
-                *place = now;
+        let mut new_indices = vec![0; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            if let Some(slot) = new_indices.get_mut(old) {
+                *slot = new;
             }
         }
         let nodes = std::mem::take(&mut self.resolved.graph.nodes);
@@ -145,13 +148,13 @@ impl Placement {
         self.choices = ordered(std::mem::take(&mut self.choices), &order);
         for choice in &mut self.choices {
             if let Choice::Epilogue { of } = choice {
-                *of = NodeId::new(places.get(of.index()).copied().unwrap_or_default());
+                *of = NodeId::new(new_indices.get(of.index()).copied().unwrap_or_default());
             }
         }
     }
 }
 
-fn ordered<T>(all: Vec<T>, order: &[usize]) -> Vec<T> {
-    let mut all: Vec<Option<T>> = all.into_iter().map(Some).collect();
-    order.iter().filter_map(|&at| all.get_mut(at).and_then(Option::take)).collect()
+fn ordered<T>(items: Vec<T>, order: &[usize]) -> Vec<T> {
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    order.iter().filter_map(|&index| items.get_mut(index).and_then(Option::take)).collect()
 }

@@ -1,4 +1,5 @@
-//! Partitions a graph: by cost or in the order of the cores, with a minimum size of the parts.
+//! Partitions a graph among the cores: by cost if the options have costs, else in the order of the cores. Nodes of parts below
+//! the minimum size move to later cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +29,10 @@ impl Placing<'_> {
                 continue;
             }
             let mut is_done = true;
-            for run in self.small(&choices) {
-                let (count, least) = (self.count(&run), self.options.min_subnet);
+            for run in self.small_runs(&choices) {
+                let (count, min) = (self.count(&run), self.options.min_subnet);
                 let reason =
-                    format!("{count} nodes follow each other there, expected at least {least}");
+                    format!("{count} nodes follow each other there, expected at least {min}");
                 for at in run.nodes {
                     is_done &= !constraints.refuse(NodeId::new(at), run.core, &reason);
                 }
@@ -44,7 +45,7 @@ impl Placing<'_> {
     }
 
     /// Returns the runs that have too few nodes on a core, if a later core may take them.
-    fn small(&self, choices: &[Choice]) -> Vec<Run> {
+    fn small_runs(&self, choices: &[Choice]) -> Vec<Run> {
         let Self { graph, options, .. } = *self;
         let last = match options.fallback {
             Fallback::To(core) => Some(core),
@@ -53,7 +54,8 @@ impl Placing<'_> {
         if options.min_subnet < 2 || options.cores.first().copied() == last {
             return Vec::new();
         }
-        let is_pinned = |at: &usize| graph.nodes.get(*at).is_some_and(|of| of.node.pin.is_some());
+        let is_pinned =
+            |at: &usize| graph.nodes.get(*at).is_some_and(|bound| bound.node.pin.is_some());
         let is_small = |run: &Run| {
             Some(run.core) != last
                 && self.count(run) < options.min_subnet
@@ -66,7 +68,7 @@ impl Placing<'_> {
     /// Returns the number of the model's nodes that a run computes.
     fn count(&self, run: &Run) -> usize {
         let nodes = run.nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
-        let ids = nodes.filter(|of| !of.is_folded).flat_map(|of| of.node.origin.ids());
+        let ids = nodes.filter(|bound| !bound.is_folded).flat_map(|bound| bound.node.origin.ids());
         ids.collect::<BTreeSet<u32>>().len()
     }
 
@@ -76,7 +78,7 @@ impl Placing<'_> {
         compiler: &Compiler<'_>,
         costs: &Costs,
     ) -> Result<(Constraints, Option<f64>), PlaceError> {
-        let cores = self.labels();
+        let cores = self.all_cores();
         costs.check(&cores).map_err(PlaceError::Costs)?;
         let count = self.graph.nodes.len();
         let mut placed = Vec::with_capacity(cores.len());
@@ -90,31 +92,34 @@ impl Placing<'_> {
         }
         let groups = self.groups(&placed);
         let problem = self.problem(costs, (&cores, &placed), &groups);
-        let Some((found, cost)) = problem.solve() else {
+        let Some((assignment, cost)) = problem.solve() else {
             return Ok((Constraints::none(count), None));
         };
         let mut constraints = Constraints::none(count);
-        for ((members, place), own) in groups.members.iter().zip(found).zip(&problem.groups) {
+        for ((members, place), group_costs) in
+            groups.members.iter().zip(assignment).zip(&problem.groups)
+        {
             let Some(&core) = cores.get(place) else { continue };
-            let there = own.get(place).copied().flatten().unwrap_or_default();
-            let others = cores.iter().zip(own).filter(|(other, _)| **other != core);
-            let not = others.filter_map(|(&other, cost)| {
+            let chosen_cost = group_costs.get(place).copied().flatten().unwrap_or_default();
+            let others = cores.iter().zip(group_costs).filter(|(other, _)| **other != core);
+            let refusals = others.filter_map(|(&other, cost)| {
                 let cost = (*cost)?;
                 let reason = format!(
-                    "the total cost is higher: its nodes take {cost:.1} us there and {there:.1} us on {core}, without transfers"
+                    "the total cost is higher: its nodes take {cost:.1} us there and {chosen_cost:.1} us on {core}, without transfers"
                 );
                 Some(CoreRefusal { core: other, reason })
             });
-            let not: Vec<CoreRefusal> = not.collect();
+            let refusals: Vec<CoreRefusal> = refusals.collect();
             for &at in members {
-                constraints.prefer(NodeId::new(at), core, not.clone());
+                constraints.prefer(NodeId::new(at), core, refusals.clone());
             }
         }
         Ok((constraints, Some(cost)))
     }
 
-    /// Returns all cores that a node may run on, and the caller's.
-    fn labels(&self) -> Vec<Core> {
+    /// Returns all cores that a node may run on, and the CPU, where the caller's inputs and outputs are. The index of a core
+    /// in this list is its place in a [`Problem`].
+    fn all_cores(&self) -> Vec<Core> {
         let fallback = match self.options.fallback {
             Fallback::Off => None,
             Fallback::To(core) => Some(core),
@@ -132,10 +137,10 @@ impl Placing<'_> {
     fn groups(&self, placed: &[Vec<Choice>]) -> Groups {
         let count = self.graph.nodes.len();
         let producers = self.graph.producers();
-        let mut root: Vec<usize> = (0..count).collect();
+        let mut parents: Vec<usize> = (0..count).collect();
         for choices in placed {
             for (at, choice) in choices.iter().enumerate() {
-                let with = match choice {
+                let merged_with = match choice {
                     Choice::Epilogue { of } => Some(of.index()),
                     Choice::Alias => {
                         let node = self.graph.nodes.get(at).map(|bound| &bound.node);
@@ -144,16 +149,16 @@ impl Placing<'_> {
                     }
                     Choice::Kernel(_) | Choice::Folded | Choice::Control => None,
                 };
-                if let Some(with) = with {
-                    let (a, b) = (find(&root, at), find(&root, with));
-                    if let Some(slot) = root.get_mut(a.max(b)) {
+                if let Some(merged_with) = merged_with {
+                    let (a, b) = (find_root(&parents, at), find_root(&parents, merged_with));
+                    if let Some(slot) = parents.get_mut(a.max(b)) {
                         *slot = a.min(b);
                     }
                 }
             }
         }
         let mut numbers = BTreeMap::new();
-        let mut groups = Groups { of: vec![None; count], members: Vec::new() };
+        let mut groups = Groups { by_node: vec![None; count], members: Vec::new() };
         for at in 0..count {
             let is_work = |choices: &Vec<Choice>| {
                 !matches!(choices.get(at), None | Some(Choice::Folded | Choice::Control))
@@ -161,15 +166,15 @@ impl Placing<'_> {
             if !placed.iter().any(is_work) {
                 continue;
             }
-            let number = *numbers.entry(find(&root, at)).or_insert_with(|| {
+            let number = *numbers.entry(find_root(&parents, at)).or_insert_with(|| {
                 groups.members.push(Vec::new());
                 groups.members.len() - 1
             });
-            if let (Some(members), Some(of)) =
-                (groups.members.get_mut(number), groups.of.get_mut(at))
+            if let (Some(members), Some(group)) =
+                (groups.members.get_mut(number), groups.by_node.get_mut(at))
             {
                 members.push(at);
-                *of = Some(number);
+                *group = Some(number);
             }
         }
         groups
@@ -191,51 +196,51 @@ impl Placing<'_> {
         (cores, placed): (&[Core], &[Vec<Choice>]),
         groups: &Groups,
     ) -> Problem {
-        let on = |members: &Vec<usize>| {
+        let group_costs = |members: &Vec<usize>| {
             let on_core = |(core, choices): (&Core, &Vec<Choice>)| {
-                let of = |&at: &usize| {
-                    let own = cost(costs, *core, choices, at)?;
+                let node_cost = |&at: &usize| {
+                    let cost = cost(costs, *core, choices, at)?;
                     // A view costs nothing.
-                    Some(if self.is_view(choices, at) { 0.0 } else { own })
+                    Some(if self.is_view(choices, at) { 0.0 } else { cost })
                 };
-                members.iter().map(of).sum()
+                members.iter().map(node_cost).sum()
             };
-            let mut own: Vec<Option<f64>> = cores.iter().zip(placed).map(on_core).collect();
+            let mut by_core: Vec<Option<f64>> = cores.iter().zip(placed).map(on_core).collect();
             // The fallback core is only for groups that no other core accepts.
-            let of_choice = self.options.cores.len() + self.pinned.len();
-            if own.iter().take(of_choice).any(Option::is_some) {
-                own.iter_mut().skip(of_choice).for_each(|cost| *cost = None);
+            let regular = self.options.cores.len() + self.pinned.len();
+            if by_core.iter().take(regular).any(Option::is_some) {
+                by_core.iter_mut().skip(regular).for_each(|cost| *cost = None);
             }
-            if own.iter().any(Option::is_some) {
-                return own;
+            if by_core.iter().any(Option::is_some) {
+                return by_core;
             }
-            // Its nodes are on several cores in any case: the core of the first node counts.
+            // No core runs all nodes of the group: the core of the first node counts.
             let first = members.iter().find_map(|&at| placed.first().and_then(|c| core_at(c, at)));
             cores.iter().map(|core| (Some(*core) == first).then_some(0.0)).collect()
         };
-        let groups_costs = groups.members.iter().map(on).collect();
+        let groups_costs = groups.members.iter().map(group_costs).collect();
         let caller = cores.iter().position(|core| *core == Core::CPU).unwrap_or_default();
-        let (makers, readers) = (self.graph.producers(), self.graph.consumers());
+        let (producers, consumers) = (self.graph.producers(), self.graph.consumers());
         let member = |id: &NodeId| {
-            let group = groups.of.get(id.index()).copied().flatten();
+            let group = groups.by_node.get(id.index()).copied().flatten();
             group.map_or(Member::Place(caller), Member::Group)
         };
         let shared = |id: ValueId| {
             let source = &self.graph.value(id).ok()?.value.source;
-            let maker = match source {
+            let producer = match source {
                 Source::Constant(_) | Source::Outer => return None,
                 Source::Input(_) => Member::Place(caller),
-                Source::Computed => member(&makers.get(id).copied().flatten()?),
+                Source::Computed => member(&producers.get(id).copied().flatten()?),
             };
             if self.graph.known(Some(id)).is_some() {
                 return None;
             }
-            let readers = readers.get(id).into_iter().flatten().map(|(id, _)| member(id));
+            let readers = consumers.get(id).into_iter().flatten().map(|(id, _)| member(id));
             let mut readers: Vec<Member> = readers.collect();
             if self.graph.outputs.contains(&id) {
                 readers.push(Member::Place(caller));
             }
-            readers.retain(|reader| *reader != maker);
+            readers.retain(|reader| *reader != producer);
             let is_group = |member: &Member| matches!(member, Member::Group(_));
             let bytes = self.bytes(id);
             let crossing = |from: &Core| {
@@ -243,8 +248,12 @@ impl Placing<'_> {
                 to.collect()
             };
             let crossing = cores.iter().map(crossing).collect();
-            let is_of_groups = is_group(&maker) || readers.iter().any(is_group);
-            (is_of_groups && !readers.is_empty()).then_some(Shared { maker, readers, crossing })
+            let involves_groups = is_group(&producer) || readers.iter().any(is_group);
+            (involves_groups && !readers.is_empty()).then_some(Shared {
+                producer,
+                readers,
+                crossing,
+            })
         };
         let values = self.graph.value_ids().filter_map(shared).collect();
         Problem { groups: groups_costs, values }
@@ -261,16 +270,18 @@ impl Placing<'_> {
 /// Nodes that are placed together.
 struct Groups {
     /// The group of each node that is computed in a run.
-    of: Vec<Option<usize>>,
+    by_node: Vec<Option<usize>>,
     /// The nodes of each group.
     members: Vec<Vec<usize>>,
 }
 
-fn find(root: &[usize], mut at: usize) -> usize {
-    while let Some(&up) = root.get(at).filter(|up| **up != at) {
-        at = up;
+/// Returns the representative of a node's group in a union-find forest: `parents` has the parent of each node, itself for a
+/// representative.
+fn find_root(parents: &[usize], mut node: usize) -> usize {
+    while let Some(&parent) = parents.get(node).filter(|parent| **parent != node) {
+        node = parent;
     }
-    at
+    node
 }
 
 fn core_at(choices: &[Choice], at: usize) -> Option<Core> {

@@ -1,4 +1,5 @@
-//! Determines the formats in which a kernel gets a node's tensors.
+//! Determines the formats in which a kernel gets a node's tensors: for each port, the type, encoding and layout that the
+//! kernel's rules and the core allow.
 
 use udo_api::{
     AxisEncoding, Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc,
@@ -48,6 +49,7 @@ impl PlaceCandidate<'_> {
         Ok(ports)
     }
 
+    /// Refuses bounded extents at ports whose rules do not support them.
     fn check_bounds(&self, kernel: &KernelDef, ports: &Ports) -> Result<(), String> {
         let schema = self.bound.op.schema();
         let is_refused = |side: Side, index: usize, operand: &Operand| {
@@ -59,10 +61,8 @@ impl PlaceCandidate<'_> {
         let refused = inputs.find(|(index, input)| is_refused(Side::Input, *index, input));
         if let Some((index, input)) = refused {
             let name = schema.input(index).map_or("?", Port::name);
-            let found = input.format.desc;
-            return Err(format!(
-                "input {name:?} is {found}, and the kernel needs fixed dimensions"
-            ));
+            let desc = input.format.desc;
+            return Err(format!("input {name:?} is {desc}, and the kernel needs fixed dimensions"));
         }
         for (index, output) in ports.outputs.iter().enumerate() {
             let refuse = |why: &str| {
@@ -109,18 +109,18 @@ impl PlaceCandidate<'_> {
         let types = port_types(schema, kernel, core, (side, index), dtype);
         let descs = self.descs_on(core, value);
         let rule = self.rule(kernel, side, index);
-        let mut fitting = descs.iter().filter(|desc| desc.is_in(types));
-        if let Some(desc) = fitting.clone().find(|desc| takes_encoding(rule, desc)) {
+        let mut matching = descs.iter().filter(|desc| desc.is_in(types));
+        if let Some(desc) = matching.clone().find(|desc| takes_encoding(rule, desc)) {
             return Ok(Format::from_desc(*desc));
         }
-        let what = match side {
+        let side = match side {
             Side::Input => "input",
             Side::Output => "output",
         };
-        if let Some(found) = fitting.next() {
-            let axis = found.axis_encoding().map_or(0, AxisEncoding::axis);
+        if let Some(desc) = matching.next() {
+            let axis = desc.axis_encoding().map_or(0, AxisEncoding::axis);
             return Err(format!(
-                "{what} {:?} is {found} with an encoding for each position of axis {axis}, and the kernel takes one per \
+                "{side} {:?} is {desc} with an encoding for each position of axis {axis}, and the kernel takes one per \
                  tensor",
                 port.name()
             ));
@@ -135,7 +135,7 @@ impl PlaceCandidate<'_> {
         } else {
             ""
         };
-        Err(format!("{what} {:?} is {desc}, expected {types}{hint}", port.name()))
+        Err(format!("{side} {:?} is {desc}, expected {types}{hint}", port.name()))
     }
 
     /// Returns how a value can be stored on `core`, preferred first.

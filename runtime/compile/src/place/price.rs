@@ -1,7 +1,6 @@
-//! Finds the price of packed constants: 0, unless the kernels would pack more than a model may hold.
-//!
-//! The price is the number of multiply-adds that a byte of packed constants must save. Kernels pack less for a higher
-//! price.
+//! Limits the memory of packed constants by a price. Kernels pack constants into formats that save work but may be larger,
+//! such as transformed convolution weights. The price is the number of multiply-adds that a byte of packed constants must
+//! save; kernels pack less for a higher price. It is 0 unless packing would exceed a limit.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +14,10 @@ use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::exit_guard::{self, PackageCall};
 
 /// The limit of constants, packed or not, in fifths of the model's own constants.
-const MOST_FIFTHS: usize = 8;
+const LIMIT_FIFTHS: usize = 8;
 
 /// At this price, in multiply-adds for each byte, packing never pays.
-const MOST_PRICE: u32 = 1 << 16;
+const MAX_PRICE: u32 = 1 << 16;
 
 /// The number of prices that are tried between a price and its double.
 const TRIES: u32 = 4;
@@ -31,14 +30,14 @@ pub(super) fn settle(
     machine: Machine,
     compiler: &Compiler<'_>,
 ) -> u32 {
-    let [own, held] = bytes(choices);
-    let most = own / 5 * MOST_FIFTHS;
+    let [original, current] = bytes(choices);
+    let limit = original / 5 * LIMIT_FIFTHS;
     let mut low = machine.memory_price;
-    if held <= most {
+    if current <= limit {
         return low;
     }
-    let grown = (0..choices.len()).filter(|&at| grows(choices.get(at)));
-    let mut varying: Vec<Varying> = grown.map(|at| Varying { at, low: 0, high: 0 }).collect();
+    let growing = (0..choices.len()).filter(|&at| grows(choices.get(at)));
+    let mut varying: Vec<Varying> = growing.map(|at| Varying { at, low: 0, high: 0 }).collect();
     let set = |at: usize, price: u32, choices: &mut [Choice]| {
         let machine = Machine { memory_price: price, ..machine };
         if let (Some(bound), Some(Choice::Kernel(placed))) =
@@ -51,14 +50,14 @@ pub(super) fn settle(
         for node in varying {
             set(node.at, price, choices);
         }
-        bytes(choices)[1] <= most
+        current_bytes(choices) <= limit
     };
     let mut high = low.max(1).saturating_mul(2);
     loop {
         for node in &mut varying {
             node.low = packed(choices.get(node.at));
         }
-        if fits_at(high, &varying, choices) || high >= MOST_PRICE {
+        if fits_at(high, &varying, choices) || high >= MAX_PRICE {
             break;
         }
         (low, high) = (high, high.saturating_mul(2));
@@ -73,8 +72,8 @@ pub(super) fn settle(
         let middle = low.midpoint(high);
         are_at_high = fits_at(middle, &varying, choices);
         for node in &mut varying {
-            let now = if are_at_high { &mut node.high } else { &mut node.low };
-            *now = packed(choices.get(node.at));
+            let bytes = if are_at_high { &mut node.high } else { &mut node.low };
+            *bytes = packed(choices.get(node.at));
         }
         if are_at_high { high = middle } else { low = middle }
     }
@@ -82,17 +81,17 @@ pub(super) fn settle(
         fits_at(high, &varying, choices);
     }
     if compiler.constants.makes_several_plans() {
-        // All of them pack into the same formats.
+        // Plans for several shapes share packed constants, so all of them use the same price.
         return high;
     }
-    // The first nodes use what is left of the limit; their images are the largest.
-    let mut held = bytes(choices)[1];
+    // The first nodes use the rest of the limit, because their images are the largest.
+    let mut current = current_bytes(choices);
     for Varying { at, .. } in varying {
         let before = packed(choices.get(at));
         set(at, low, choices);
-        let after = held.saturating_sub(before).saturating_add(packed(choices.get(at)));
-        if after <= most {
-            held = after;
+        let after = current.saturating_sub(before).saturating_add(packed(choices.get(at)));
+        if after <= limit {
+            current = after;
         } else {
             set(at, high, choices);
         }
@@ -117,26 +116,32 @@ fn packed(choice: Option<&Choice>) -> usize {
 /// Returns the bytes of the model's own constants, and of the constants that kernels read or pack. Shared constants
 /// count once.
 fn bytes(choices: &[Choice]) -> [usize; 2] {
-    let (mut own, mut read, mut packed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut original, mut read, mut packed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let kernels = choices.iter().filter_map(kernel);
     for PlacedKernel { kernel, constants, .. } in kernels {
         let id = |port: usize| constants.get(port)?.as_ref().map(|constant| constant.id.tensor);
         for (port, constant) in constants.iter().enumerate() {
             let Some(constant) = constant else { continue };
             let bytes = constant.tensor.size_bytes();
-            own.insert(constant.id.tensor, bytes);
+            original.insert(constant.id.tensor, bytes);
             if kernel.reads(port) {
                 read.insert(constant.id.tensor, bytes);
             }
         }
         for (inputs, bytes) in kernel.packs() {
-            let of: Vec<_> = inputs.iter().map(|&port| id(port)).collect();
-            packed.insert((of, bytes), bytes);
+            let tensors: Vec<_> = inputs.iter().map(|&port| id(port)).collect();
+            packed.insert((tensors, bytes), bytes);
         }
     }
     let sum = |bytes: usize, more: &usize| bytes.saturating_add(*more);
-    let held = read.values().chain(packed.values()).fold(0, sum);
-    [own.values().fold(0, sum), held]
+    let current = read.values().chain(packed.values()).fold(0, sum);
+    [original.values().fold(0, sum), current]
+}
+
+/// Returns the bytes of the constants that kernels read or pack.
+fn current_bytes(choices: &[Choice]) -> usize {
+    let [_, current] = bytes(choices);
+    current
 }
 
 fn kernel(choice: &Choice) -> Option<&PlacedKernel> {
@@ -171,8 +176,10 @@ fn finalize_again(
     let (op, function) = (entry.def.op(), "finalize");
     let call = PackageCall { node: &bound.node.name, package, op, core: Some(*core), function };
     let node = described(bound, *core, [inputs, outputs], (params.as_ref(), epilogue), constants);
-    let made = exit_guard::with_record(&call, || finalize(entry.def, &node, machine));
-    if let Ok(made) = made {
-        exit_guard::with_record(&PackageCall { function: "free", ..call }, || placed.kernel = made);
+    let finalized = exit_guard::with_record(&call, || finalize(entry.def, &node, machine));
+    if let Ok(kernel) = finalized {
+        exit_guard::with_record(&PackageCall { function: "free", ..call }, || {
+            placed.kernel = kernel
+        });
     }
 }

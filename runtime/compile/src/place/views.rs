@@ -49,7 +49,7 @@ impl Readers {
 
     /// Returns whether a value is read in a memory.
     fn is_read_in(&self, value: ValueId, memory: Memory) -> bool {
-        self.0.get(&value).is_some_and(|of| of[memory])
+        self.0.get(&value).is_some_and(|memories| memories[memory])
     }
 
     /// Returns whether a value is read only in this memory.
@@ -65,10 +65,10 @@ impl Readers {
 
     /// Adds the readers of `y` to those of `x`.
     fn share(&mut self, x: ValueId, y: ValueId) {
-        let of_y = self.0.get(&y).copied().unwrap_or_default();
-        let of_x = self.0.entry(x).or_default();
+        let memories_of_y = self.0.get(&y).copied().unwrap_or_default();
+        let memories_of_x = self.0.entry(x).or_default();
         for memory in Memory::ALL {
-            of_x[memory] |= of_y[memory];
+            memories_of_x[memory] |= memories_of_y[memory];
         }
     }
 }
@@ -103,26 +103,29 @@ impl Placing<'_> {
     pub(super) fn gather_views(&self, choices: &[Choice], constraints: &mut Constraints) -> bool {
         let Self { graph, options, .. } = *self;
         let readers = Readers::new(graph, choices);
-        let mut made_on: HashMap<ValueId, Core> = HashMap::new();
-        let mut is_new = false;
+        let mut producing_core: HashMap<ValueId, Core> = HashMap::new();
+        let mut has_moved = false;
         for (id, (bound, choice)) in graph.node_ids().zip(graph.nodes.iter().zip(choices)) {
             let node = &bound.node;
             let (core, is_moved) = match choice {
                 Choice::Kernel(placed) => {
-                    let from = self.better_core(placed, bound, &made_on, &readers);
-                    let not = from.map(|core| (core, refusals(core, options)));
-                    let is_moved =
-                        not.is_some_and(|(core, not)| constraints.prefer_if_allowed(id, core, not));
-                    (from.filter(|_| is_moved).unwrap_or(placed.core), is_moved)
+                    let better = self.better_core(placed, bound, &producing_core, &readers);
+                    let preference = better.map(|core| (core, refusals(core, options)));
+                    let is_moved = preference.is_some_and(|(core, refusals)| {
+                        constraints.prefer_if_allowed(id, core, refusals)
+                    });
+                    (better.filter(|_| is_moved).unwrap_or(placed.core), is_moved)
                 }
-                Choice::Epilogue { of } => (core_of(choices, *of), false),
-                Choice::Alias => (of_input(graph, node, &made_on).unwrap_or(Core::CPU), false),
+                Choice::Epilogue { of } => (core_of_node(choices, *of), false),
+                Choice::Alias => {
+                    (core_of_input(graph, node, &producing_core).unwrap_or(Core::CPU), false)
+                }
                 Choice::Folded | Choice::Control => (Core::CPU, false),
             };
-            is_new |= is_moved;
-            made_on.extend(node.outputs.iter().flatten().map(|&output| (output, core)));
+            has_moved |= is_moved;
+            producing_core.extend(node.outputs.iter().flatten().map(|&output| (output, core)));
         }
-        is_new
+        has_moved
     }
 
     /// Returns the core that a view should move to, if there is a better one.
@@ -130,28 +133,32 @@ impl Placing<'_> {
         &self,
         placed: &PlacedKernel,
         bound: &BoundNode,
-        made_on: &HashMap<ValueId, Core>,
+        producing_core: &HashMap<ValueId, Core>,
         readers: &Readers,
     ) -> Option<Core> {
         let Self { graph, options, .. } = *self;
         let [_, y] = placed.view(bound).filter(|_| bound.node.pin.is_none())?;
-        let core = of_input(graph, &bound.node, made_on)?;
+        let core = core_of_input(graph, &bound.node, producing_core)?;
         let memory = Memory::of_core(core);
         let is_better = memory != Memory::of_core(placed.core) && readers.is_read_in(y, memory);
         (is_better && options.cores.contains(&core)).then_some(core)
     }
 }
 
-/// Returns the core that produces a node's first input: the caller's for an input of the model.
-fn of_input(graph: &TypedGraph, node: &Node, made_on: &HashMap<ValueId, Core>) -> Option<Core> {
+/// Returns the core that produces a node's first input: the CPU for an input of the model.
+fn core_of_input(
+    graph: &TypedGraph,
+    node: &Node,
+    producing_core: &HashMap<ValueId, Core>,
+) -> Option<Core> {
     let x = node.input(0)?;
     let is_input =
         || matches!(graph.value(x).ok()?.value.source, Source::Input(_)).then_some(Core::CPU);
-    made_on.get(&x).copied().or_else(is_input)
+    producing_core.get(&x).copied().or_else(is_input)
 }
 
-fn core_of(choices: &[Choice], of: NodeId) -> Core {
-    match choices.get(of.index()) {
+fn core_of_node(choices: &[Choice], node: NodeId) -> Core {
+    match choices.get(node.index()) {
         Some(Choice::Kernel(placed)) => placed.core,
         _ => Core::CPU,
     }

@@ -1,4 +1,4 @@
-//! Lays out the buffers of a plan in arenas: determines the lifetime of each buffer and its offset.
+//! Lays out the buffers of a plan in arenas, one for each memory: determines the lifetime of each buffer and its offset.
 
 use super::WindowPlace;
 use super::blocks::{Block, Layout, Layouts};
@@ -10,7 +10,9 @@ use udo_graph::memory::ALIGN_BYTES;
 
 /// The buffers with their lifetimes.
 pub(super) struct Arenas {
+    /// The memory and the size in bytes of each buffer.
     buffers: Vec<(Memory, usize)>,
+    /// The lifetime of each buffer; `None` if no step uses it.
     lives: Vec<Option<Life>>,
     steps: usize,
     /// The alignment of buffers.
@@ -71,28 +73,30 @@ impl Arenas {
 
     /// Returns the buffers of a memory that are used.
     fn blocks(&self, memory: Memory) -> Vec<Block> {
-        let all = self.buffers.iter().zip(&self.lives).enumerate();
-        let block =
-            |(buffer, (&(of, bytes), &life)): (usize, (&(Memory, usize), &Option<Life>))| {
-                let life = life.filter(|_| of == memory && bytes > 0)?;
-                Some(Block { buffer, bytes, life })
-            };
-        all.filter_map(block).collect()
+        let mut blocks = Vec::new();
+        for (buffer, (&(own_memory, bytes), &life)) in
+            self.buffers.iter().zip(&self.lives).enumerate()
+        {
+            let life = life.filter(|_| own_memory == memory && bytes > 0);
+            blocks.extend(life.map(|life| Block { buffer, bytes, life }));
+        }
+        blocks
     }
 
     /// Returns the largest number of bytes in `memory` that are live at one step: the lower bound of any layout.
     pub(super) fn largest_live_set(&self, memory: Memory) -> usize {
+        // The bytes that become live and that die at each step.
         let mut changes = vec![[0usize; 2]; self.steps + 2];
         for Block { bytes, life, .. } in self.blocks(memory) {
-            for (side, at) in [life.first, life.last + 1].into_iter().enumerate() {
-                changes[at][side] = changes[at][side].saturating_add(bytes);
+            for (side, step) in [life.first, life.last + 1].into_iter().enumerate() {
+                changes[step][side] = changes[step][side].saturating_add(bytes);
             }
         }
-        let alive = changes.iter().scan(0usize, |alive, [come, go]| {
-            *alive = alive.saturating_sub(*go).saturating_add(*come);
-            Some(*alive)
+        let live_bytes = changes.iter().scan(0usize, |live, [born, dead]| {
+            *live = live.saturating_sub(*dead).saturating_add(*born);
+            Some(*live)
         });
-        alive.max().unwrap_or(0)
+        live_bytes.max().unwrap_or(0)
     }
 }
 
@@ -101,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_takes_two_buffers() {
+    fn chains_need_two_buffers() {
         let life = |first| Some(Life { first, last: first + 1 });
         let buffers = vec![(Memory::Host, 640); 10];
         let lives = (0..10).map(life).collect();

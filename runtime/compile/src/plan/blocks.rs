@@ -34,19 +34,19 @@ pub(super) struct Layout {
 const WASTE_SHARE: usize = 64;
 
 /// The number of tries without improvement.
-const MOST_TRIES: usize = 12;
+const MAX_TRIES: usize = 12;
 
 /// The number of pairs of blocks that all tries together may compare, which bounds the time for large graphs.
-const MOST_WORK: usize = 2_000_000;
+const MAX_WORK: usize = 2_000_000;
 
 /// The number of pairs of blocks that one try may compare.
-const MOST_WORK_OF_TRY: usize = 2 * MOST_WORK;
+const MAX_WORK_OF_TRY: usize = 2 * MAX_WORK;
 
 /// The search for a layout.
 pub(super) struct Layouts<'a> {
     blocks: &'a [Block],
     /// The lower bound of any layout, in bytes.
-    least: usize,
+    lower_bound: usize,
     steps: usize,
     /// The alignment of blocks.
     align_bytes: usize,
@@ -56,10 +56,10 @@ pub(super) struct Layouts<'a> {
 type Order = Vec<usize>;
 
 impl<'a> Layouts<'a> {
-    /// Prepares a search for blocks with `least` live bytes at most, aligned to `align_bytes`.
-    pub(super) fn new(blocks: &'a [Block], least: usize, align_bytes: usize) -> Self {
+    /// Prepares a search. `lower_bound` is the largest number of bytes that are live at one step.
+    pub(super) fn new(blocks: &'a [Block], lower_bound: usize, align_bytes: usize) -> Self {
         let steps = blocks.iter().map(|block| block.life.last + 1).max().unwrap_or(0);
-        Self { blocks, least, steps, align_bytes }
+        Self { blocks, lower_bound, steps, align_bytes }
     }
 
     /// Returns the smallest layout found; `None` if its size overflows.
@@ -73,7 +73,7 @@ impl<'a> Layouts<'a> {
             Self::by_last,
         ];
         let mut best = None;
-        let mut work = MOST_WORK;
+        let mut work = MAX_WORK;
         for order in orders {
             if self.try_from(order(self), &mut best, &mut work).is_err() {
                 return best.or_else(|| self.swept());
@@ -86,8 +86,8 @@ impl<'a> Layouts<'a> {
     }
 
     fn is_tight(&self, layout: Option<&Layout>) -> bool {
-        let most = self.least.saturating_add(self.least / WASTE_SHARE);
-        layout.is_some_and(|layout| layout.bytes <= most)
+        let limit = self.lower_bound.saturating_add(self.lower_bound / WASTE_SHARE);
+        layout.is_some_and(|layout| layout.bytes <= limit)
     }
 
     /// Places blocks in an order, and again with the highest ones first as long as that improves the result.
@@ -97,15 +97,16 @@ impl<'a> Layouts<'a> {
         best: &mut Option<Layout>,
         work: &mut usize,
     ) -> Result<(), Abandoned> {
-        let (mut least, mut tries) = (usize::MAX, 0);
-        while tries < MOST_TRIES && *work > 0 && !self.is_tight(best.as_ref()) {
+        let (mut smallest, mut tries) = (usize::MAX, 0);
+        while tries < MAX_TRIES && *work > 0 && !self.is_tight(best.as_ref()) {
             let layout = self.placed(&order, work)?;
-            let end = |at: usize| Some(layout.offsets.get(at)? + self.blocks.get(at)?.bytes);
+            let end =
+                |index: usize| Some(layout.offsets.get(index)? + self.blocks.get(index)?.bytes);
             let (high, others): (Order, Order) =
-                order.into_iter().partition(|&at| end(at) == Some(layout.bytes));
+                order.into_iter().partition(|&index| end(index) == Some(layout.bytes));
             order = [high, others].concat();
-            tries = if layout.bytes < least { 0 } else { tries + 1 };
-            least = least.min(layout.bytes);
+            tries = if layout.bytes < smallest { 0 } else { tries + 1 };
+            smallest = smallest.min(layout.bytes);
             if best.as_ref().is_none_or(|best| layout.bytes < best.bytes) {
                 *best = Some(layout);
             }
@@ -141,38 +142,38 @@ impl<'a> Layouts<'a> {
 
     /// Sorts blocks that are live at a step with the most live bytes first.
     fn by_step(&self) -> Order {
-        if self.blocks.iter().map(Block::steps).sum::<usize>() > MOST_WORK {
+        if self.blocks.iter().map(Block::steps).sum::<usize>() > MAX_WORK {
             return self.by_size();
         }
-        let mut alive = vec![0usize; self.steps];
+        let mut live_bytes = vec![0usize; self.steps];
         for Block { bytes, life, .. } in self.blocks {
-            for alive in alive.iter_mut().take(life.last + 1).skip(life.first) {
-                *alive = alive.saturating_add(*bytes);
+            for live in live_bytes.iter_mut().take(life.last + 1).skip(life.first) {
+                *live = live.saturating_add(*bytes);
             }
         }
-        let fullest = |life: Life| alive.get(life.first..=life.last)?.iter().max().copied();
+        let fullest = |life: Life| live_bytes.get(life.first..=life.last)?.iter().max().copied();
         self.sorted(|block| Reverse((fullest(block.life), block.bytes)))
     }
 
     /// Returns the layout for this order.
     fn placed(&self, order: &[usize], work: &mut usize) -> Result<Layout, Abandoned> {
         let mut layout = Layout { offsets: vec![0; self.blocks.len()], bytes: 0 };
-        let mut settled = Settled::new(self.steps);
-        let mut meeting = Vec::new();
+        let mut placed = RangeTree::new(self.steps);
+        let mut occupied = Vec::new();
         let mut compared = 0;
         for &index in order {
             let Block { bytes, life, .. } = *self.blocks.get(index).ok_or(Abandoned)?;
-            meeting.clear();
-            settled.meeting(life, &mut meeting);
-            compared += meeting.len() + 1;
-            if compared > MOST_WORK_OF_TRY {
+            occupied.clear();
+            placed.overlapping(life, &mut occupied);
+            compared += occupied.len() + 1;
+            if compared > MAX_WORK_OF_TRY {
                 return Err(Abandoned);
             }
-            meeting.sort_unstable();
-            let offset = lowest_gap(&meeting, bytes, self.align_bytes);
+            occupied.sort_unstable();
+            let offset = lowest_gap(&occupied, bytes, self.align_bytes);
             let end = offset.checked_add(bytes).filter(|&end| end <= MAX_BYTES).ok_or(Abandoned)?;
             *layout.offsets.get_mut(index).ok_or(Abandoned)? = offset;
-            settled.add(life, (offset, end));
+            placed.add(life, (offset, end));
             layout.bytes = layout.bytes.max(end);
         }
         *work = work.saturating_sub(compared);
@@ -276,10 +277,10 @@ impl Block {
     }
 }
 
-/// Returns the lowest aligned offset at which `bytes` fit between the sorted ranges `taken`.
-fn lowest_gap(taken: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usize {
+/// Returns the lowest aligned offset at which `bytes` fit between the sorted ranges `occupied`.
+fn lowest_gap(occupied: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usize {
     let mut offset: usize = 0;
-    for &(start, end) in taken {
+    for &(start, end) in occupied {
         if offset.saturating_add(bytes) <= start {
             break;
         }
@@ -290,7 +291,7 @@ fn lowest_gap(taken: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usi
 
 /// The ranges of placed blocks, in a segment tree over the steps. A lifetime is stored at the few largest nodes that
 /// cover it.
-struct Settled {
+struct RangeTree {
     /// The number of leaves, a power of two.
     leaves: usize,
     /// The ranges of each node. The root is node 1; node `i` has the children `2 i` and `2 i + 1`.
@@ -299,7 +300,7 @@ struct Settled {
     is_used: Vec<bool>,
 }
 
-impl Settled {
+impl RangeTree {
     fn new(steps: usize) -> Self {
         let leaves = steps.max(1).next_power_of_two();
         Self { leaves, own: vec![Vec::new(); 2 * leaves], is_used: vec![false; 2 * leaves] }
@@ -329,13 +330,13 @@ impl Settled {
     }
 
     /// Collects the ranges of blocks that are live during `life`, possibly with repetitions.
-    fn meeting(&self, life: Life, found: &mut Vec<(usize, usize)>) {
+    fn overlapping(&self, life: Life, ranges: &mut Vec<(usize, usize)>) {
         let mut nodes = vec![(1, 0, self.leaves)];
         while let Some((node, first, steps)) = nodes.pop() {
             if first > life.last || first + steps <= life.first {
                 continue;
             }
-            found.extend(self.own.get(node).into_iter().flatten());
+            ranges.extend(self.own.get(node).into_iter().flatten());
             if self.is_used.get(node) == Some(&true) && steps > 1 {
                 let half = steps / 2;
                 nodes.extend([(2 * node, first, half), (2 * node + 1, first + half, half)]);
@@ -359,37 +360,40 @@ mod tests {
         }
     }
 
-    fn least(blocks: &[Block]) -> usize {
-        let alive = |step| {
-            let at = blocks.iter().filter(|b| b.life.first <= step && step <= b.life.last);
-            at.map(|block| block.bytes).sum()
+    /// Returns the largest number of bytes that are live at one step.
+    fn lower_bound(blocks: &[Block]) -> usize {
+        let live_bytes = |step| {
+            let live = blocks.iter().filter(|b| b.life.first <= step && step <= b.life.last);
+            live.map(|block| block.bytes).sum()
         };
-        (0..100).map(alive).max().unwrap()
+        (0..100).map(live_bytes).max().unwrap()
     }
 
-    fn blocks(count: usize, mut of: impl FnMut() -> (usize, usize, usize)) -> Vec<Block> {
+    /// Returns blocks, whose bytes, first step and number of further steps `draw` returns.
+    fn blocks(count: usize, mut draw: impl FnMut() -> (usize, usize, usize)) -> Vec<Block> {
         let block = |buffer| {
-            let (bytes, first, steps) = of();
+            let (bytes, first, steps) = draw();
             Block { buffer, bytes, life: Life { first, last: first + steps } }
         };
         (0..count).map(block).collect()
     }
 
+    /// Checks that live blocks never overlap, and returns the layout.
     fn check(blocks: &[Block]) -> Layout {
-        let layout = Layouts::new(blocks, least(blocks), ALIGN_BYTES).best().unwrap();
-        for (i, (a, at)) in blocks.iter().zip(&layout.offsets).enumerate() {
-            assert_eq!(at % ALIGN_BYTES, 0);
-            assert!(at + a.bytes <= layout.bytes);
+        let layout = Layouts::new(blocks, lower_bound(blocks), ALIGN_BYTES).best().unwrap();
+        for (i, (a, offset)) in blocks.iter().zip(&layout.offsets).enumerate() {
+            assert_eq!(offset % ALIGN_BYTES, 0);
+            assert!(offset + a.bytes <= layout.bytes);
             for (j, (b, other)) in blocks.iter().zip(&layout.offsets).enumerate().skip(i + 1) {
-                let apart = at + a.bytes <= *other || other + b.bytes <= *at;
-                assert!(!a.life.meets(b.life) || apart, "blocks {i} and {j} overlap");
+                let is_disjoint = offset + a.bytes <= *other || other + b.bytes <= *offset;
+                assert!(!a.life.overlaps(b.life) || is_disjoint, "blocks {i} and {j} overlap");
             }
         }
         layout
     }
 
     #[test]
-    fn blocks_that_live_at_once_never_overlap() {
+    fn live_blocks_never_overlap() {
         for seed in 0..50 {
             let mut random = random(seed);
             check(&blocks(40, || (1 + random(1000), random(30), random(6))));
@@ -397,6 +401,7 @@ mod tests {
     }
 
     #[test]
+<<<<<<< HEAD
     fn a_sweep_overlaps_no_blocks_and_wastes_little() {
         let mut worst = 0.0f64;
         for seed in 0..50 {
@@ -422,13 +427,16 @@ mod tests {
         let all: Vec<Block> =
             (0..count).map(|buffer| Block { buffer, bytes: 64, life: life(buffer) }).collect();
         let layouts = Layouts::new(&all, 64 * count, ALIGN_BYTES);
-        let mut work = MOST_WORK;
+        let mut work = MAX_WORK;
         assert!(layouts.placed(&layouts.by_size(), &mut work).is_err());
         assert_eq!(layouts.best().unwrap().bytes, 64 * count);
     }
 
     #[test]
     fn layouts_of_random_lives_waste_little() {
+=======
+    fn layouts_waste_little_memory() {
+>>>>>>> refs/helpers/h4
         let mut worst = 0.0f64;
         for seed in 0..100 {
             let mut random = random(seed);
@@ -438,31 +446,34 @@ mod tests {
                 let steps = if random(5) == 0 { 1 + random(20) } else { 1 };
                 ((1 + random(3)) << (10 + random(5)), random(50), steps)
             });
-            let (found, least) = (check(&all).bytes, least(&all));
-            #[expect(clippy::cast_precision_loss, reason = "a ratio for the eye")]
-            let ratio = found as f64 / least as f64;
-            assert!(ratio <= 1.05, "seed {seed}: {found} bytes of {least} that live at once");
+            let (actual, lower_bound) = (check(&all).bytes, lower_bound(&all));
+            #[expect(clippy::cast_precision_loss, reason = "a ratio with a tolerance")]
+            let ratio = actual as f64 / lower_bound as f64;
+            assert!(
+                ratio <= 1.05,
+                "seed {seed}: {actual} bytes, of which {lower_bound} are live at once"
+            );
             worst = worst.max(ratio);
         }
         assert!(worst >= 1.0);
     }
 
     #[test]
-    fn those_who_live_at_once_are_found() {
+    fn the_range_tree_finds_all_live_blocks() {
         let mut random = random(7);
         let all = blocks(200, || (1, random(60), random(40)));
-        let mut settled = Settled::new(100);
+        let mut placed = RangeTree::new(100);
         for block in &all {
-            settled.add(block.life, (block.buffer, block.buffer + 1));
+            placed.add(block.life, (block.buffer, block.buffer + 1));
         }
         for block in &all {
-            let mut found = Vec::new();
-            settled.meeting(block.life, &mut found);
-            found.sort_unstable();
-            found.dedup();
-            let meets = |other: &&Block| other.life.meets(block.life);
-            let wanted = all.iter().filter(meets).map(|b| (b.buffer, b.buffer + 1));
-            assert!(found.iter().copied().eq(wanted), "{:?}", block.life);
+            let mut ranges = Vec::new();
+            placed.overlapping(block.life, &mut ranges);
+            ranges.sort_unstable();
+            ranges.dedup();
+            let is_live = |other: &&Block| other.life.overlaps(block.life);
+            let expected = all.iter().filter(is_live).map(|b| (b.buffer, b.buffer + 1));
+            assert!(ranges.iter().copied().eq(expected), "{:?}", block.life);
         }
     }
 }

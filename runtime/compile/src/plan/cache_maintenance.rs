@@ -33,8 +33,8 @@ impl Lowering<'_> {
         let Some(window) = operand.window().filter(|_| self.is_cached(memory)) else {
             return Ok(operand.clone());
         };
-        if !self.seen.contains(&window) {
-            self.seen.push(window);
+        if !self.read_windows.contains(&window) {
+            self.read_windows.push(window);
             self.copy_lines(value, operand, (View::Device, View::Host), INVALIDATE)?;
         }
         Ok(Operand { view: View::Host, ..operand.clone() })
@@ -59,7 +59,8 @@ impl Lowering<'_> {
         self.copy_lines(value, operand, (View::Host, View::Device), FLUSH)
     }
 
-    /// Adds a step that copies the cache lines of a window from one side to the other, unless the options omit it.
+    /// Adds a step that copies the cache lines of a window from one view to the other, unless the options omit it. The
+    /// emulated cache is a second copy of the memory.
     fn copy_lines(
         &mut self,
         value: &str,
@@ -80,7 +81,8 @@ impl Lowering<'_> {
             reason: format!("{} has too many cache lines to count", operand.desc),
         })?;
         let desc = TensorDesc::new(DType::U8, lines);
-        let of = |view| Operand { desc, view, place: operand.place.clone(), ..Operand::ABSENT };
+        let operand_in =
+            |view| Operand { desc, view, place: operand.place.clone(), ..Operand::ABSENT };
         self.lowered.steps.push(Step {
             kernel: FinalizedKernel::hosted(Lines),
             name: value.to_owned(),
@@ -92,8 +94,8 @@ impl Lowering<'_> {
             core: Core::CPU,
             is_on_device: false,
             guard: None,
-            inputs: vec![of(from)],
-            outputs: vec![of(to), of(View::Clean)],
+            inputs: vec![operand_in(from)],
+            outputs: vec![operand_in(to), operand_in(View::Clean)],
         });
         Ok(())
     }

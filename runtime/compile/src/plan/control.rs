@@ -2,8 +2,9 @@
 //!
 //! * Branches: a step that tests the condition, the first branch, a jump over the second branch, the second branch.
 //!   Each branch leaves its results at the same place.
-//! * Iterations: copies of the states, a step that tests the condition, slices, the subgraph, stacks, copies of the
-//!   next states, a jump back.
+//! * Loops: copies of the initial states, a step that tests the condition, slices, the subgraph, stacks, copies of the
+//!   next states, a jump back. States are values that an iteration passes to the next one; an iteration of a `Scan` reads a
+//!   slice of each scanned input and writes a slice of each scanned output, which are stacked.
 //!
 //! Steps in between are ordinary steps with windows in the same arenas.
 
@@ -23,7 +24,7 @@ use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
 
 /// The output of a loop's counting step that holds the condition.
-const GOES: usize = 1;
+const CONDITION: usize = 1;
 
 impl Lowering<'_> {
     /// Lowers a control-flow node.
@@ -43,6 +44,7 @@ impl Lowering<'_> {
         }
     }
 
+    /// Begins the first branch of a conditional.
     fn open_branches(&mut self, index: usize, bound: &BoundNode) -> Result<(), PlanError> {
         let condition = self.read(bound.node.input(0))?;
         let graph = self.graph;
@@ -55,20 +57,21 @@ impl Lowering<'_> {
         });
         let results = end.map_or(&[][..], |end| &end.node.outputs);
         let results = results.iter().map(|&value| self.output(&graph.desc(value))).collect();
-        let after = self.stand(index, bound, Box::new([condition]));
+        let after = self.add_stand(index, bound, Box::new([condition]));
         let jump = self.jump(after, Some(Test { port: 0, is: false }));
         let (since, mark) = (self.lowered.steps.len(), self.mark());
         self.frames.push(Frame::Branches { jump, since, results, mark });
         Ok(())
     }
 
+    /// Ends the first branch and begins the second one.
     fn open_second(&mut self, index: usize, bound: &BoundNode) -> Result<(), PlanError> {
         self.merge(bound)?;
         let Some(Frame::Branches { jump, results, mark, .. }) = self.frames.pop() else {
             return Err(unopened(bound));
         };
         self.leave(mark);
-        let after = self.stand(index, bound, Box::new([]));
+        let after = self.add_stand(index, bound, Box::new([]));
         self.land(jump);
         let jump = self.jump(after, None);
         let since = self.lowered.steps.len();
@@ -76,6 +79,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Ends the second branch.
     fn end_branches(&mut self, bound: &BoundNode) -> Result<(), PlanError> {
         self.merge(bound)?;
         let Some(Frame::Branches { jump, results, mark, .. }) = self.frames.pop() else {
@@ -119,6 +123,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Begins a loop. Its inputs are the limit, the condition, the initial states and the sliced tensors; its outputs are the
+    /// index of the iteration, the states and the slices.
     fn open_loop(
         &mut self,
         index: usize,
@@ -129,37 +135,38 @@ impl Lowering<'_> {
         let [limit, condition] = [0, 1].map(|port| self.read(node.input(port)));
         let (limit, condition) = (limit?, condition?);
         let states = node.outputs.len().saturating_sub(1 + slices.len());
-        let (before, wholes) = node.inputs.get(2..).unwrap_or_default().split_at(states);
-        let (inside, cut) = node.outputs.get(1..).unwrap_or_default().split_at(states);
-        let read: Vec<_> = before.iter().map(|&value| self.read(value)).collect();
-        let mut kept = Vec::with_capacity(states);
-        for ((&value, from), &inside) in before.iter().zip(read).zip(inside) {
+        let (initial, wholes) = node.inputs.get(2..).unwrap_or_default().split_at(states);
+        let (inner_states, inner_slices) =
+            node.outputs.get(1..).unwrap_or_default().split_at(states);
+        let read: Vec<_> = initial.iter().map(|&value| self.read(value)).collect();
+        let mut state_places = Vec::with_capacity(states);
+        for ((&value, from), &inside) in initial.iter().zip(read).zip(inner_states) {
             let state = self.output(&self.graph.desc(inside));
             self.copy(value, from?, state.clone(), Purpose::Transfer)?;
-            kept.push(state);
+            state_places.push(state);
         }
         let wholes: Result<Vec<_>, _> = wholes.iter().map(|&value| self.read(value)).collect();
         let scalar = |dtype: DType| TensorDesc::new(dtype, Shape::SCALAR);
         let number = self.output(&self.graph.desc(node.output(0)));
-        let goes = self.output(&scalar(DType::Bool));
-        let trip = Iteration {
+        let continues = self.output(&scalar(DType::Bool));
+        let iteration = Iteration {
             is_first: true,
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
         };
-        let kernel = FinalizedKernel::hosted(trip);
-        let made = vec![number.clone(), goes];
-        let after = self.push(index, bound, kernel, vec![limit.clone(), condition], made);
-        let jump = self.jump(after, Some(Test { port: 2 + GOES, is: false }));
+        let kernel = FinalizedKernel::hosted(iteration);
+        let outputs = vec![number.clone(), continues];
+        let after = self.push(index, bound, kernel, vec![limit.clone(), condition], outputs);
+        let jump = self.jump(after, Some(Test { port: 2 + CONDITION, is: false }));
         let (first, mark) = (self.lowered.steps.len(), self.mark());
         self.keep_plain(node.output(0), number.clone());
-        for (&value, state) in inside.iter().zip(&kept) {
+        for (&value, state) in inner_states.iter().zip(&state_places) {
             self.keep_plain(value, state.clone());
         }
-        let states = kept;
+        let states = state_places;
         let ends = Box::new([limit, number.clone()]);
         self.frames.push(Frame::Loop { jump, first, ends, states, mark });
-        for ((whole, &value), along) in wholes?.into_iter().zip(cut).zip(slices) {
+        for ((whole, &value), along) in wholes?.into_iter().zip(inner_slices).zip(slices) {
             let slice = self.output(&self.graph.desc(value));
             let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
             let kernel = FinalizedKernel::hosted(Slice(slices.ok_or_else(|| unopened(bound))?));
@@ -169,6 +176,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Ends a loop. Its inputs are the condition, the next states and the rows to stack; its outputs are the final states and
+    /// the stacks.
     fn end_loop(
         &mut self,
         index: usize,
@@ -181,15 +190,20 @@ impl Lowering<'_> {
         let ([limit, number], states, first) = (*ends.clone(), states.clone(), *first);
         let node = &bound.node;
         let (next, rows) = node.inputs.get(1..).unwrap_or_default().split_at(states.len());
-        let (last, stacked) = node.outputs.split_at(states.len());
+        let (final_states, stacked) = node.outputs.split_at(states.len());
         // The source of a state must not be another state that is updated before.
         let condition = self.read(node.input(0))?;
-        let (condition, _) = self.apart(node.input(0), condition, &states)?;
+        let (condition, _) = self.distinct(node.input(0), condition, &states)?;
         let mut sources = Vec::with_capacity(states.len());
-        for (at, &value) in next.iter().enumerate() {
+        for (index, &value) in next.iter().enumerate() {
             let source = self.read(value)?;
-            let stays = states.get(at).is_some_and(|state| state.window() == source.window());
-            sources.push(if stays { None } else { Some(self.apart(value, source, &states)?) });
+            let is_unchanged =
+                states.get(index).is_some_and(|state| state.window() == source.window());
+            sources.push(if is_unchanged {
+                None
+            } else {
+                Some(self.distinct(value, source, &states)?)
+            });
         }
         let mut counted = Vec::new();
         for ((&row, &value), along) in rows.iter().zip(stacked).zip(stacks) {
@@ -209,26 +223,26 @@ impl Lowering<'_> {
         let since = self.lowered.renewals.len();
         let until = self.lowered.steps.len();
         for ((&value, source), state) in next.iter().zip(sources).zip(&states) {
-            let Some((source, aside)) = source else { continue };
-            let at = self.lowered.steps.len();
+            let Some((source, copy_of)) = source else { continue };
+            let step = self.lowered.steps.len();
             let next = source.window().filter(|_| is_alike(&source.desc, &state.desc));
             self.copy(value, source, state.clone(), Purpose::Transfer)?;
             let Some(window) = state.window() else { continue };
-            self.lowered.windows.renew(window, at);
-            let trip = Life { first, last: at };
+            self.lowered.windows.renew(window, step);
+            let iteration = Life { first, last: step };
             self.lowered.renewals.extend(next.map(|next| Renewal {
-                step: at,
+                step,
                 state: window,
                 next,
-                aside,
+                copy_of,
                 until,
-                trip,
+                iteration,
             }));
         }
         self.go_back(index, bound, [limit, condition], (number.clone(), first));
         let last_step = self.lowered.steps.len().saturating_sub(1);
         for renewal in self.lowered.renewals.iter_mut().skip(since) {
-            renewal.trip.last = last_step;
+            renewal.iteration.last = last_step;
         }
         let Some(Frame::Loop { jump, mark, .. }) = self.frames.pop() else {
             return Err(unopened(bound));
@@ -242,7 +256,7 @@ impl Lowering<'_> {
             }
             self.keep_plain(Some(value), stack);
         }
-        for (&value, state) in last.iter().zip(states) {
+        for (&value, state) in final_states.iter().zip(states) {
             self.keep_plain(value, state);
         }
         Ok(())
@@ -256,19 +270,19 @@ impl Lowering<'_> {
         [limit, condition]: [Operand; 2],
         (number, first): (Operand, usize),
     ) {
-        let trip = Iteration {
+        let iteration = Iteration {
             is_first: false,
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
         };
-        let goes = self.output(&TensorDesc::new(DType::Bool, Shape::SCALAR));
-        let (kernel, renewed) = (FinalizedKernel::hosted(trip), number.window());
-        let at = self.push(index, bound, kernel, vec![limit, condition], vec![number, goes]);
+        let continues = self.output(&TensorDesc::new(DType::Bool, Shape::SCALAR));
+        let (kernel, renewed) = (FinalizedKernel::hosted(iteration), number.window());
+        let at = self.push(index, bound, kernel, vec![limit, condition], vec![number, continues]);
         if let Some(window) = renewed {
             self.lowered.windows.renew(window, at);
         }
         self.lowered.repeated.push(Life { first, last: at });
-        let test = Some(Test { port: 2 + GOES, is: true });
+        let test = Some(Test { port: 2 + CONDITION, is: true });
         self.lowered.jumps.push(Jump { after: at, test, to: first });
     }
 
@@ -288,19 +302,19 @@ impl Lowering<'_> {
 
     fn keep_plain(&mut self, value: Option<ValueId>, operand: Operand) {
         if let Some(value) = value {
-            self.keep(value, Memory::Host, udo_api::Layout::AsGiven, operand);
+            self.set_origin(value, Memory::Host, udo_api::Layout::AsGiven, operand);
         }
     }
 
-    /// Returns the tensor, or a copy if it shares a place with one of `renewed`; also returns the copying step.
-    fn apart(
+    /// Returns the tensor, or a copy if it shares a place with one of `updated`; also returns the copying step.
+    fn distinct(
         &mut self,
         value: Option<ValueId>,
         source: Operand,
-        renewed: &[Operand],
+        updated: &[Operand],
     ) -> Result<(Operand, Option<(WindowId, usize)>), PlanError> {
-        let is_renewed = |window: &WindowId| renewed.iter().any(|o| o.window() == Some(*window));
-        let Some(window) = source.window().filter(is_renewed) else { return Ok((source, None)) };
+        let is_updated = |window: &WindowId| updated.iter().any(|o| o.window() == Some(*window));
+        let Some(window) = source.window().filter(is_updated) else { return Ok((source, None)) };
         let at = self.lowered.steps.len();
         let copy = self.output(&source.desc);
         self.copy(value, source, copy.clone(), Purpose::Transfer)?;
@@ -317,12 +331,12 @@ impl Lowering<'_> {
     ) -> Result<(), PlanError> {
         let name = value.map_or_else(String::new, |value| self.name(value));
         let is_fixed = [&from, &to].iter().all(|side| side.desc.full_shape().is_fixed());
-        let (by, pitch) = if is_fixed {
+        let (def, pitch) = if is_fixed {
             (&convert::COPY, Pitch::Taken)
         } else {
             (&convert::TRANSFER, Pitch::Refused)
         };
-        let kernel = finalized(by, &from.desc, &to.desc, self.machine).map_err(|refusal| {
+        let kernel = finalized(def, &from.desc, &to.desc, self.machine).map_err(|refusal| {
             PlanError::Transfer { value: name.clone(), reason: refusal.to_string() }
         })?;
         let merges = matches!(purpose, Purpose::Merge { .. });
@@ -332,7 +346,7 @@ impl Lowering<'_> {
             purpose,
             depth: self.frames.len(),
             name,
-            op: by.op().to_owned(),
+            op: def.op().to_owned(),
             package: String::new(),
             core: Core::CPU,
             is_on_device: false,
@@ -344,7 +358,7 @@ impl Lowering<'_> {
     }
 
     /// Adds a step without work, after which a run may jump.
-    fn stand(&mut self, index: usize, bound: &BoundNode, read: Box<[Operand]>) -> usize {
+    fn add_stand(&mut self, index: usize, bound: &BoundNode, read: Box<[Operand]>) -> usize {
         self.push(index, bound, FinalizedKernel::hosted(Stand), read.into_vec(), Vec::new())
     }
 
@@ -357,7 +371,7 @@ impl Lowering<'_> {
         inputs: Vec<Operand>,
         outputs: Vec<Operand>,
     ) -> usize {
-        let at = self.lowered.steps.len();
+        let step = self.lowered.steps.len();
         self.lowered.steps.push(Step {
             kernel,
             ties: Vec::new(),
@@ -372,7 +386,7 @@ impl Lowering<'_> {
             inputs,
             outputs,
         });
-        at
+        step
     }
 
     /// Adds a jump whose target is set later, and returns its index.
@@ -393,10 +407,11 @@ impl Lowering<'_> {
 /// Returns whether two tensors have the same type and the same fixed extents.
 fn is_alike(a: &TensorDesc, b: &TensorDesc) -> bool {
     let shapes = [a.full_shape(), b.full_shape()];
-    let is_same = a.dtype() == b.dtype() && a.encodings() == b.encodings();
-    is_same && shapes[0].is_fixed() && shapes[0] == shapes[1]
+    let has_same_type = a.dtype() == b.dtype() && a.encodings() == b.encodings();
+    has_same_type && shapes[0].is_fixed() && shapes[0] == shapes[1]
 }
 
+/// Returns the error for a node that ends a subgraph of another kind than the innermost open one.
 fn unopened(bound: &BoundNode) -> PlanError {
     PlanError::Broken(format!("node {:?} ends a subgraph that is not open", bound.node.name))
 }

@@ -1,4 +1,5 @@
-//! Reports the values that cross between subnets, or between a subnet and the caller, and how they are transferred.
+//! Reports the values that cross between subnets (consecutive steps on one core), or between a subnet and the caller, and how
+//! they are transferred.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,11 +64,14 @@ struct End {
 pub(super) struct Endpoints {
     /// The values that each node reads.
     reads: Vec<Vec<End>>,
-    made: BTreeMap<ValueId, (usize, End)>,
+    /// The node that produces each value, and the value's format and memory there.
+    produced: BTreeMap<ValueId, (usize, End)>,
     /// The input of each node that computes nothing, by its output.
     elided: BTreeMap<ValueId, ValueId>,
-    given: BTreeMap<ValueId, End>,
-    taken: Vec<End>,
+    /// The graph's inputs.
+    inputs: BTreeMap<ValueId, End>,
+    /// The graph's outputs.
+    outputs: Vec<End>,
     names: BTreeMap<ValueId, String>,
 }
 
@@ -76,31 +80,31 @@ impl Endpoints {
         let graph = &placement.resolved.graph;
         let mut ends = Self {
             reads: Vec::with_capacity(graph.nodes.len()),
-            made: BTreeMap::new(),
+            produced: BTreeMap::new(),
             elided: BTreeMap::new(),
-            given: BTreeMap::new(),
-            taken: Vec::new(),
+            inputs: BTreeMap::new(),
+            outputs: Vec::new(),
             names: BTreeMap::new(),
         };
-        let hosts = |value: ValueId| {
+        let on_host = |value: ValueId| {
             let format = Format::from_desc(graph.desc(Some(value)));
             End { value, format, memory: Memory::Host }
         };
-        for (at, value) in graph.values.iter().enumerate() {
-            let id = ValueId::new(at);
+        for (index, value) in graph.values.iter().enumerate() {
+            let id = ValueId::new(index);
             if matches!(value.value.source, Source::Input(_)) && graph.known(Some(id)).is_none() {
-                ends.given.insert(id, hosts(id));
+                ends.inputs.insert(id, on_host(id));
             }
             ends.names.insert(id, value.value.name.clone());
         }
-        for (at, (bound, choice)) in graph.nodes.iter().zip(&placement.choices).enumerate() {
+        for (node, (bound, choice)) in graph.nodes.iter().zip(&placement.choices).enumerate() {
             let mut reads = Vec::new();
             if let Choice::Kernel(placed) = choice {
                 let end = |operand: &Operand| end(operand, placed.core);
-                let read = |end: &End| graph.known(Some(end.value)).is_none();
-                reads.extend(placed.inputs.iter().filter_map(end).filter(read));
-                for made in placed.outputs.iter().filter_map(end) {
-                    ends.made.insert(made.value, (at, made));
+                let is_variable = |end: &End| graph.known(Some(end.value)).is_none();
+                reads.extend(placed.inputs.iter().filter_map(end).filter(is_variable));
+                for output in placed.outputs.iter().filter_map(end) {
+                    ends.produced.insert(output.value, (node, output));
                 }
             }
             if let (Some(x), Some(y)) = (bound.node.input(0), bound.node.output(0)) {
@@ -108,7 +112,7 @@ impl Endpoints {
             }
             ends.reads.push(reads);
         }
-        ends.taken.extend(graph.outputs.iter().map(|&output| hosts(output)));
+        ends.outputs.extend(graph.outputs.iter().map(|&output| on_host(output)));
         ends
     }
 
@@ -116,29 +120,30 @@ impl Endpoints {
     pub(super) fn crossings(&self, subnets: &Subnets) -> Vec<Crossing> {
         let mut crossings = Vec::new();
         let mut seen = BTreeSet::new();
-        let taken = self.taken.iter().map(|end| (None, end));
-        let reads = self.reads.iter().enumerate().filter_map(|(at, reads)| {
-            let subnet = subnets.of_node(at)?;
+        let outputs = self.outputs.iter().map(|end| (None, end));
+        let reads = self.reads.iter().enumerate().filter_map(|(node, reads)| {
+            let subnet = subnets.of_node(node)?;
             Some(reads.iter().map(move |end| (Some(subnet), end)))
         });
-        for (to, read) in reads.flatten().chain(taken) {
-            let Some((from, made)) = self.maker(read.value, subnets) else { continue };
-            let key = (made.value, to, read.format.to_string());
+        for (to, read) in reads.flatten().chain(outputs) {
+            let Some((from, produced)) = self.producer(read.value, subnets) else { continue };
+            let key = (produced.value, to, read.format.to_string());
             if from == to || !seen.insert(key) {
                 continue;
             }
-            let is_same = made.format.desc.dtype() == read.format.desc.dtype()
-                && (made.format.layout() == read.format.layout() || read.format.has_same_bytes());
-            let passage = match (is_same, made.memory == read.memory) {
+            let has_same_bytes = produced.format.desc.dtype() == read.format.desc.dtype()
+                && (produced.format.layout() == read.format.layout()
+                    || read.format.has_same_bytes());
+            let passage = match (has_same_bytes, produced.memory == read.memory) {
                 (true, true) => Passage::Shared,
                 (true, false) => Passage::Copied,
                 (false, _) => Passage::Converted,
             };
             crossings.push(Crossing {
-                value: self.names.get(&made.value).cloned().unwrap_or_default(),
+                value: self.names.get(&produced.value).cloned().unwrap_or_default(),
                 from,
                 to,
-                made: made.format.to_string(),
+                made: produced.format.to_string(),
                 read: read.format.to_string(),
                 bytes: read.format.desc.size_bytes() as u64,
                 passage,
@@ -148,12 +153,12 @@ impl Endpoints {
     }
 
     /// Returns the subnet that produces a value, and the format; `None` for constants.
-    fn maker(&self, mut value: ValueId, subnets: &Subnets) -> Option<(Option<usize>, End)> {
+    fn producer(&self, mut value: ValueId, subnets: &Subnets) -> Option<(Option<usize>, End)> {
         loop {
-            if let Some(end) = self.given.get(&value) {
+            if let Some(end) = self.inputs.get(&value) {
                 return Some((None, *end));
             }
-            if let Some((node, end)) = self.made.get(&value)
+            if let Some((node, end)) = self.produced.get(&value)
                 && let Some(subnet) = subnets.of_node(*node)
             {
                 return Some((Some(subnet), *end));

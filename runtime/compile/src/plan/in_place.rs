@@ -1,5 +1,5 @@
-//! Finds pairs of an input and an output that can share memory: no step reads the input after the output is written, or
-//! the step that writes the output works in place.
+//! Finds pairs of a graph input and a graph output that can share memory, such as a cache that a run updates: no step reads
+//! the input after the output is written, or the step that writes the output works in place.
 
 use udo_api::InPlace;
 
@@ -24,32 +24,35 @@ pub(super) fn shared(
     lowered: &Lowered,
     pairs: &[(String, String)],
 ) -> Result<Vec<SharedPlace>, InPlaceError> {
-    let mut all = Vec::new();
+    let mut shared = Vec::new();
     for (input, output) in pairs {
         let Lowered { inputs, outputs, .. } = lowered;
-        let at = (
+        let indices = (
             inputs.iter().position(|port| port.name == *input),
             outputs.iter().position(|port| port.name == *output),
         );
-        let (Some(from), Some(to)) = at else { continue };
-        let (Some(a), Some(b)) = (inputs.get(from), outputs.get(to)) else { continue };
-        let (found, other) = (&a.operand.desc, &b.operand.desc);
-        if (found.dtype(), found.full_shape()) != (other.dtype(), other.full_shape()) {
+        let (Some(from), Some(to)) = indices else { continue };
+        let (Some(source), Some(target)) = (inputs.get(from), outputs.get(to)) else { continue };
+        let (source_desc, target_desc) = (&source.operand.desc, &target.operand.desc);
+        let is_alike = source_desc.dtype() == target_desc.dtype()
+            && source_desc.full_shape() == target_desc.full_shape();
+        if !is_alike {
             return Err(InPlaceError::Unlike {
                 input: input.clone(),
-                found: found.to_string(),
+                found: source_desc.to_string(),
                 output: output.clone(),
-                other: other.to_string(),
+                other: target_desc.to_string(),
             });
         }
-        if a.moves.is_some() && b.moves.is_some() {
-            all.extend(lowered.shared(from, to));
+        if source.moves.is_some() && target.moves.is_some() {
+            shared.extend(lowered.shared(from, to));
         }
     }
-    Ok(all)
+    Ok(shared)
 }
 
 impl Lowered {
+    /// Returns the pair if it can share memory.
     fn shared(&self, input: usize, output: usize) -> Option<SharedPlace> {
         let from = self.buffer(&self.inputs.get(input)?.operand)?;
         let to = self.buffer(&self.outputs.get(output)?.operand)?;
@@ -59,25 +62,30 @@ impl Lowered {
         }
         let reads = |step: &Step| step.operands().any(|operand| is_in(operand, from));
         let writes = |step: &Step| step.outputs.iter().any(|operand| is_in(operand, to));
-        let first = self.steps.iter().position(writes)?;
-        let Some(last) = self.steps.iter().rposition(reads) else {
+        let first_write = self.steps.iter().position(writes)?;
+        let Some(last_read) = self.steps.iter().rposition(reads) else {
             return Some(SharedPlace { input, output, step: None });
         };
         // Steps that run again read the input again, and so may a jump's condition.
-        let is_again = |jump: &Jump| jump.to <= last && first <= jump.after || jump.after == first;
-        if first < last || self.jumps.iter().any(is_again) {
+        let reads_again = |jump: &Jump| {
+            jump.to <= last_read && first_write <= jump.after || jump.after == first_write
+        };
+        if first_write < last_read || self.jumps.iter().any(reads_again) {
             return None;
         }
-        let pair =
-            if first == last { Some((first, self.replaced(first, from, to)?)) } else { None };
+        let pair = if first_write == last_read {
+            Some((first_write, self.in_place_pair(first_write, from, to)?))
+        } else {
+            None
+        };
         Some(SharedPlace { input, output, step: pair })
     }
 
     /// Returns the ports through which a step overwrites buffer `from` with buffer `to`, if it can.
-    fn replaced(&self, step: usize, from: usize, to: usize) -> Option<InPlace> {
+    fn in_place_pair(&self, step: usize, from: usize, to: usize) -> Option<InPlace> {
         let step = self.steps.get(step)?;
-        let touching = |buffer| step.operands().filter(move |o| self.buffer(o) == Some(buffer));
-        let once = touching(from).count() == 1 && touching(to).count() == 1;
+        let operands_in = |buffer| step.operands().filter(move |o| self.buffer(o) == Some(buffer));
+        let has_one_of_each = operands_in(from).count() == 1 && operands_in(to).count() == 1;
         let fits = |pair: &InPlace| {
             let input = step.inputs.get(usize::from(pair.input));
             let output = step.outputs.get(usize::from(pair.output));
@@ -91,7 +99,7 @@ impl Lowered {
                     && input.desc.full_shape().is_fixed()
             })
         };
-        step.kernel.in_place_pairs().iter().copied().find(|pair| once && fits(pair))
+        step.kernel.in_place_pairs().iter().copied().find(|pair| has_one_of_each && fits(pair))
     }
 
     fn buffer(&self, operand: &Operand) -> Option<usize> {

@@ -1,9 +1,9 @@
-//! Jumps between steps.
+//! Jumps between steps, which implement branches and loops. A plan without jumps runs its steps in order.
 
 /// A jump after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// The step.
+    /// The step after which the jump is taken.
     pub after: usize,
     /// The condition of the jump; `None` if it is unconditional.
     pub test: Option<Test>,
@@ -14,9 +14,9 @@ pub struct Jump {
 /// A condition: one element of a bool tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// The tensor of the step, counted over its inputs, then its outputs.
+    /// The port of the tensor, counted over the step's inputs, then its outputs.
     pub port: usize,
-    /// The value that it must have.
+    /// The value of the element with which the jump is taken.
     pub is: bool,
 }
 

@@ -9,7 +9,7 @@ use super::{Port, Step};
 /// The largest part of a session's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
-    /// A description with the node or value.
+    /// A description that names the node or value.
     pub what: String,
     /// Its size in bytes.
     pub bytes: usize,
@@ -25,20 +25,20 @@ impl Largest {
     /// Finds the largest input, step output or scratch; the first one of several equal ones.
     pub(super) fn find(inputs: &[Port], steps: &[Step]) -> Self {
         let mut largest = Self { what: "no tensor".to_owned(), bytes: 0 };
-        let mut offer = |bytes: usize, what: &dyn Fn() -> String| {
+        let mut consider = |bytes: usize, what: &dyn Fn() -> String| {
             if bytes > largest.bytes {
                 largest = Self { what: what(), bytes };
             }
         };
         for Port { name, operand, .. } in inputs {
-            offer(operand.desc.size_bytes(), &|| format!("input {name:?}, {},", operand.desc));
+            consider(operand.desc.size_bytes(), &|| format!("input {name:?}, {},", operand.desc));
         }
         for step in steps {
             for (index, output) in step.outputs.iter().enumerate() {
-                offer(output.desc.size_bytes(), &|| describe(step, index, &output.desc));
+                consider(output.desc.size_bytes(), &|| describe(step, index, &output.desc));
             }
             let scratch = step.kernel.workspace().bytes();
-            offer(scratch, &|| format!("the scratch of node {:?} ({})", step.name, step.op));
+            consider(scratch, &|| format!("the scratch of node {:?} ({})", step.name, step.op));
         }
         largest
     }

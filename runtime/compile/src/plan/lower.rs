@@ -1,4 +1,5 @@
-//! Lowers a placed graph to steps: inputs and constants, then nodes in order, then outputs.
+//! Lowers a placed graph to steps: inputs and constants, then nodes in order, then outputs. `lowering` has the state and adds
+//! transfers, `control` lowers control-flow nodes.
 
 use udo_api::{Core, Facts, Layout};
 
@@ -46,11 +47,12 @@ pub(super) fn lower(
     }
     lowering.graph_outputs()?;
     let mut lowered = lowering.lowered;
-    lowered.note_lives();
+    lowered.record_lives();
     Ok(lowered)
 }
 
 impl Lowering<'_> {
+    /// Adds the graph's inputs and constants.
     fn sources(&mut self) {
         for (index, value) in self.graph.values.iter().enumerate() {
             let id = ValueId::new(index);
@@ -62,7 +64,7 @@ impl Lowering<'_> {
             };
             let shape = self.shape(&desc);
             let operand = Operand { desc, place: Some(place), shape, ..Operand::ABSENT };
-            self.keep(id, Memory::Host, Layout::AsGiven, operand);
+            self.set_origin(id, Memory::Host, Layout::AsGiven, operand);
         }
         for &id in &self.graph.inputs {
             if let Some(origin) = self.origin.get(&id) {
@@ -77,13 +79,13 @@ impl Lowering<'_> {
         let (x, y) = (bound.node.input(0), bound.node.output(0));
         let origin = x.and_then(|x| self.origin.get(&x).cloned());
         if let (Some(y), Some(InMemory { memory, layout, operand })) = (y, origin) {
-            self.keep(y, memory, layout, operand);
+            self.set_origin(y, memory, layout, operand);
         }
     }
 
-    /// Lowers a view whose input is in another memory than that of its core and is read there: it stays there. Returns
-    /// whether the node is one.
-    fn stays_where_it_is(
+    /// Lowers a view that needs no transfer although it was placed on another core: its input is in another core's memory,
+    /// and its output is read only there. Returns whether the node is such a view.
+    fn view_in_place(
         &mut self,
         bound: &BoundNode,
         placed: &PlacedKernel,
@@ -95,20 +97,20 @@ impl Lowering<'_> {
         else {
             return false;
         };
-        let of_y = self.graph.value(y).ok();
-        let stored = of_y.and_then(TypedValue::quantized_desc);
-        let means_the_same =
+        let output = self.graph.value(y).ok();
+        let stored = output.and_then(TypedValue::quantized_desc);
+        let has_same_encoding =
             stored.and_then(|stored| stored.encodings()) == source.desc.encodings();
         let is_elsewhere = memory != self.memory_of(placed);
-        let lies_there = matches!(source.place, Some(Place::Window(_)));
+        let is_in_window = matches!(source.place, Some(Place::Window(_)));
         let shape = self.graph.desc(Some(y)).full_shape();
         let is_whole = shape.len() == source.desc.full_shape().len() && source.shape.is_none();
-        let stays = is_elsewhere && lies_there && means_the_same && is_whole;
+        let stays = is_elsewhere && is_in_window && has_same_encoding && is_whole;
         if !stays || !readers.are_all_in(y, memory) {
             return false;
         }
         let operand = Operand { desc: source.desc.with_extents(shape), ..source.clone() };
-        self.keep(y, memory, Layout::AsGiven, operand);
+        self.set_origin(y, memory, Layout::AsGiven, operand);
         true
     }
 
@@ -123,6 +125,7 @@ impl Lowering<'_> {
         }
     }
 
+    /// Lowers a node with a kernel of its own.
     fn node(
         &mut self,
         index: usize,
@@ -135,7 +138,7 @@ impl Lowering<'_> {
         let node = &bound.node;
         let core = placed.core;
         let memory = self.memory_of(&placed);
-        if self.stays_where_it_is(bound, &placed, readers) {
+        if self.view_in_place(bound, &placed, readers) {
             return Ok(());
         }
         let mut inputs = Vec::with_capacity(placed.inputs.len());
@@ -154,7 +157,7 @@ impl Lowering<'_> {
             && let Some(view) = constant_view(&inputs, &output.format)
             && let Some(id) = output.value
         {
-            self.keep(id, memory, output.format.layout(), view);
+            self.set_origin(id, memory, output.format.layout(), view);
             return Ok(());
         }
         let mut outputs = Vec::with_capacity(placed.outputs.len());
@@ -167,7 +170,7 @@ impl Lowering<'_> {
             let place = Some(self.window(memory, &desc));
             let shape = self.shape(&desc);
             let operand = Operand { desc, place, shape, ..Operand::ABSENT };
-            self.keep(id, memory, output.format.layout(), operand.clone());
+            self.set_origin(id, memory, output.format.layout(), operand.clone());
             outputs.push(Operand { pitch: output.pitch, ..operand });
         }
         self.lowered.steps.push(Step {
@@ -187,6 +190,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Adds the graph's outputs, in the model's format on the host.
     fn graph_outputs(&mut self) -> Result<(), PlanError> {
         let graph = self.graph;
         for &id in &graph.outputs {
@@ -202,8 +206,12 @@ impl Lowering<'_> {
 fn constant_view(inputs: &[Operand], output: &Format) -> Option<Operand> {
     let (input, desc) = (inputs.first()?, output.desc);
     let Some(Place::Constant(tensor)) = &input.place else { return None };
-    let same = input.desc.dtype() == desc.dtype() && input.desc.size_bytes() == desc.size_bytes();
-    if !desc.full_shape().is_fixed() || !same || input.desc.encodings() != desc.encodings() {
+    let has_same_bytes =
+        input.desc.dtype() == desc.dtype() && input.desc.size_bytes() == desc.size_bytes();
+    if !desc.full_shape().is_fixed()
+        || !has_same_bytes
+        || input.desc.encodings() != desc.encodings()
+    {
         return None;
     }
     let place = Place::Constant(tensor.reshaped(desc.full_shape()).ok()?);

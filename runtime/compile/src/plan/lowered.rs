@@ -1,4 +1,5 @@
-//! A lowered graph: steps and windows with their lifetimes, before windows have offsets.
+//! A lowered graph: steps (calls of kernels, in order) and windows (the places of values in memory) with their lifetimes,
+//! before windows have offsets.
 
 use super::jump::Jump;
 use super::region::{Life, Region};
@@ -24,7 +25,7 @@ pub(super) struct Lowered {
     pub(super) exchanges: Vec<Exchange>,
     /// The device that holds the GPU's memory, if one is used.
     pub(super) device: Option<&'static ClDevice>,
-    /// The number of bounded values.
+    /// The number of values with bounded extents.
     pub(super) shapes: usize,
 }
 
@@ -37,26 +38,29 @@ pub(super) struct Renewal {
     /// The window where the iteration leaves the next state.
     pub(super) next: WindowId,
     /// If the next state is a copy of another state: that state, and the copying step.
-    pub(super) aside: Option<(WindowId, usize)>,
+    pub(super) copy_of: Option<(WindowId, usize)>,
     /// The first step that updates states of this loop.
     pub(super) until: usize,
-    pub(super) trip: Life,
+    /// The steps of the loop.
+    pub(super) iteration: Life,
 }
 
 /// Two buffers that are exchanged after a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
+    /// The step.
     pub after: usize,
+    /// The indices of the buffers.
     pub buffers: [usize; 2],
 }
 
 impl Lowered {
     /// Records for each window when it is used and by which steps.
-    pub(super) fn note_lives(&mut self) {
+    pub(super) fn record_lives(&mut self) {
         let Self { steps, inputs, outputs, windows, repeated, .. } = self;
         let end = steps.len();
-        for (at, step) in steps.iter().enumerate() {
-            let is_copied = tie::is_copied_by_rows(at, step);
+        for (index, step) in steps.iter().enumerate() {
+            let is_copied = tie::is_copied_by_rows(index, step);
             for operand in step.operands() {
                 let Some(window) = operand.window() else { continue };
                 let rows = windows.get(window).map(|window| window.region);
@@ -65,7 +69,7 @@ impl Lowered {
                     Pitch::Refused if is_copied => Pitch::Taken,
                     pitch => pitch,
                 };
-                windows.touch(window, at, pitch);
+                windows.touch(window, index, pitch);
                 if matches!(step.purpose, Purpose::CacheMaintenance) {
                     // Its cache lines must not contain other values.
                     windows.set_port(window);
@@ -83,8 +87,8 @@ impl Lowered {
             windows.set_port(window);
         }
         // Values that enter or leave a loop must outlive all its iterations.
-        for &trip in repeated.iter() {
-            windows.outlive(trip);
+        for &steps in repeated.iter() {
+            windows.outlive(steps);
         }
     }
 }

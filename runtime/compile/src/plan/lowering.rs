@@ -32,10 +32,11 @@ pub(super) struct Lowering<'a> {
     /// The number of cache-maintenance steps so far.
     pub(super) cache_steps: usize,
     /// Windows of non-coherent memory whose current contents the host has already read.
-    pub(super) seen: Vec<WindowId>,
+    pub(super) read_windows: Vec<WindowId>,
+    /// The values that exist in a memory and format so far.
     materialized: HashMap<Key, Operand>,
     /// The entries of `materialized` that steps have written, in order.
-    steps_made: Vec<Key>,
+    written: Vec<Key>,
     /// The control-flow nodes around the current node, outermost first.
     pub(super) frames: Vec<Frame>,
     /// Where each value is produced.
@@ -66,6 +67,7 @@ struct Need<'a> {
 
 /// A control-flow node that is being lowered.
 pub(super) enum Frame {
+    /// A conditional, in its first or second branch.
     Branches {
         /// The index of the jump to the second branch, or over it.
         jump: usize,
@@ -73,8 +75,10 @@ pub(super) enum Frame {
         since: usize,
         /// The place where both branches leave their results.
         results: Vec<Operand>,
+        /// The mark at its begin; see [`Lowering::leave`].
         mark: usize,
     },
+    /// A loop.
     Loop {
         /// The index of the jump past the loop.
         jump: usize,
@@ -82,7 +86,9 @@ pub(super) enum Frame {
         first: usize,
         /// The maximum number of iterations, and the current iteration.
         ends: Box<[Operand; 2]>,
+        /// The values that an iteration passes to the next one.
         states: Vec<Operand>,
+        /// The mark at its begin; see [`Lowering::leave`].
         mark: usize,
     },
 }
@@ -101,15 +107,16 @@ impl<'a> Lowering<'a> {
             machine,
             options: &compiler.options.plan,
             cache_steps: 0,
-            seen: Vec::new(),
+            read_windows: Vec::new(),
             materialized: HashMap::new(),
-            steps_made: Vec::new(),
+            written: Vec::new(),
             frames: Vec::new(),
             origin: HashMap::new(),
             lowered,
         }
     }
 
+    /// Adds a window for a tensor.
     pub(super) fn window(&mut self, memory: Memory, desc: &TensorDesc) -> Place {
         Place::Window(self.lowered.windows.add(memory, Region::from_desc(desc)))
     }
@@ -121,35 +128,37 @@ impl<'a> Lowering<'a> {
         (!is_fixed).then_some(ShapeId(self.lowered.shapes))
     }
 
-    pub(super) fn keep(
+    /// Records that a value is materialized as `operand`. The first record of a value is its origin.
+    pub(super) fn set_origin(
         &mut self,
         value: ValueId,
         memory: Memory,
         layout: Layout,
         operand: Operand,
     ) {
-        let made = || InMemory { memory, layout, operand: operand.clone() };
-        self.origin.entry(value).or_insert_with(made);
+        let origin = || InMemory { memory, layout, operand: operand.clone() };
+        self.origin.entry(value).or_insert_with(origin);
         let key = (value, memory, operand.desc.dtype(), layout);
         if operand.window().is_some() {
-            self.steps_made.push(key);
+            self.written.push(key);
         }
         self.materialized.insert(key, operand);
     }
 
     /// Returns a mark for [`Lowering::leave`].
     pub(super) fn mark(&self) -> usize {
-        self.steps_made.len()
+        self.written.len()
     }
 
     /// Forgets what steps have materialized since `mark`, because they may not run.
     pub(super) fn leave(&mut self, mark: usize) {
-        for key in self.steps_made.drain(mark.min(self.steps_made.len())..) {
+        for key in self.written.drain(mark.min(self.written.len())..) {
             self.materialized.remove(&key);
         }
-        self.seen.clear();
+        self.read_windows.clear();
     }
 
+    /// Returns the name of a value.
     pub(super) fn name(&self, id: ValueId) -> String {
         self.graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
     }
@@ -193,15 +202,15 @@ impl<'a> Lowering<'a> {
                     Some(device) if source.memory == Memory::Gpu => {
                         self.downloaded(id, &name, need, &source, device)?
                     }
-                    Some(_) | None => self.brought(id, &name, need, &source)?,
+                    Some(_) | None => self.moved(id, &name, need, &source)?,
                 }
             }
         };
-        self.keep(id, memory, format.layout(), operand.clone());
+        self.set_origin(id, memory, format.layout(), operand.clone());
         Ok(operand)
     }
 
-    /// Does the same as [`Lowering::need`] and returns the memory as well.
+    /// Returns the same as [`Lowering::need`], with the memory and layout.
     fn needed(
         &mut self,
         id: ValueId,
@@ -220,10 +229,10 @@ impl<'a> Lowering<'a> {
         format: &Format,
         device: &'static ClDevice,
     ) -> Result<Operand, PlanError> {
-        let here = self.needed(id, Memory::Host, format)?;
+        let on_host = self.needed(id, Memory::Host, format)?;
         let kernel = FinalizedKernel::hosted(Upload(device));
-        let there = Need { memory: Memory::Gpu, format };
-        self.transferred(name, there, &here, kernel, TRANSFER)
+        let on_device = Need { memory: Memory::Gpu, format };
+        self.transferred(name, on_device, &on_host, kernel, TRANSFER)
     }
 
     /// Returns a value that is produced on the device in memory that the host can access.
@@ -239,22 +248,22 @@ impl<'a> Lowering<'a> {
         let is_same = produced.desc.dtype() == need.format.desc.dtype()
             && produced.layout() == need.format.layout();
         if need.memory != Memory::Host || !is_same {
-            let here = self.needed(id, Memory::Host, &produced)?;
-            return self.brought(id, name, need, &here);
+            let on_host = self.needed(id, Memory::Host, &produced)?;
+            return self.moved(id, name, need, &on_host);
         }
         let kernel = FinalizedKernel::hosted(Download(device));
         self.transferred(name, need, source, kernel, TRANSFER)
     }
 
     /// Returns the value in another memory or format; the host can access both memories.
-    fn brought(
+    fn moved(
         &mut self,
         id: ValueId,
         name: &str,
         need: Need<'_>,
         source: &InMemory,
     ) -> Result<Operand, PlanError> {
-        let odd = || PlanError::Transfer {
+        let no_layout = || PlanError::Transfer {
             value: name.to_owned(),
             reason: format!("{} has no other layout", source.operand.desc),
         };
@@ -266,16 +275,17 @@ impl<'a> Lowering<'a> {
         // the host.
         let stays = memory == source.memory && memory != Memory::Gpu;
         if memory != Memory::Host && !stays {
-            let here = source.format().in_layout(format.layout()).ok_or_else(odd)?;
-            let here = self.needed(id, Memory::Host, &here)?;
-            return self.converted(name, need, &here, &convert::TRANSFER);
+            let relaid = source.format().in_layout(format.layout()).ok_or_else(no_layout)?;
+            let on_host = self.needed(id, Memory::Host, &relaid)?;
+            return self.converted(name, need, &on_host, &convert::TRANSFER);
         }
-        let other = format.in_layout(source.layout).ok_or_else(odd)?;
-        let other = self.needed(id, memory, &other)?;
+        // First convert the type and move the value in the producer's layout, then convert the layout.
+        let in_layout = format.in_layout(source.layout).ok_or_else(no_layout)?;
+        let in_layout = self.needed(id, memory, &in_layout)?;
         if format.has_same_bytes() {
-            return Ok(Operand { desc: format.desc, ..other.operand });
+            return Ok(Operand { desc: format.desc, ..in_layout.operand });
         }
-        self.converted(name, need, &other, relayout(format.layout()))
+        self.converted(name, need, &in_layout, relayout(format.layout()))
     }
 
     /// Adds a step that transfers or converts a value with a built-in kernel.
@@ -284,14 +294,14 @@ impl<'a> Lowering<'a> {
         value: &str,
         need: Need<'_>,
         source: &InMemory,
-        by: &KernelDef,
+        def: &KernelDef,
     ) -> Result<Operand, PlanError> {
-        let kernel = finalized(by, &source.operand.desc, &need.format.desc, self.machine);
+        let kernel = finalized(def, &source.operand.desc, &need.format.desc, self.machine);
         let kernel = kernel.map_err(|refusal| PlanError::Transfer {
             value: value.to_owned(),
             reason: refusal.to_string(),
         })?;
-        self.transferred(value, need, source, kernel, by.op())
+        self.transferred(value, need, source, kernel, def.op())
     }
 
     /// Adds a step that transfers or converts a value.
@@ -337,12 +347,12 @@ pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKerne
 
 /// Returns a built-in kernel from one tensor to another.
 pub(super) fn finalized(
-    by: &KernelDef,
+    def: &KernelDef,
     from: &TensorDesc,
     to: &TensorDesc,
     machine: Machine,
 ) -> Result<FinalizedKernel, Refusal> {
     let (inputs, constants) = (vec![*from], vec![None]);
     let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
-    finalize(by, &PlacedNode::new(node, Core::CPU, &[*to]), machine)
+    finalize(def, &PlacedNode::new(node, Core::CPU, &[*to]), machine)
 }

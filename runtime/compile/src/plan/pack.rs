@@ -1,5 +1,5 @@
-//! Prepares kernels on the model's threads: packs the constants that they ask for, and computes what follows from fixed
-//! extents.
+//! Prepares kernels on the model's threads: packs the constants for which they ask, and computes the data that kernels derive
+//! from fixed extents (their geometry).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -27,11 +27,11 @@ pub(super) fn all(
     release(placement);
     let Placement { resolved, choices, .. } = &mut *placement;
     let nodes = &resolved.graph.nodes;
-    let wanting: Vec<_> = choices
+    let jobs: Vec<_> = choices
         .iter_mut()
         .enumerate()
         .filter_map(|(node, choice)| match choice {
-            Choice::Kernel(placed) if is_wanting(&placed.kernel) => Some((node, placed)),
+            Choice::Kernel(placed) if needs_preparation(&placed.kernel) => Some((node, placed)),
             Choice::Kernel(_)
             | Choice::Epilogue { .. }
             | Choice::Alias
@@ -40,34 +40,34 @@ pub(super) fn all(
         })
         .map(|(node, placed)| Mutex::new((node, &mut **placed, None)))
         .collect();
-    let done = |job: &Mutex<Job<'_>>, parallel: Option<&ParallelTable>| {
-        let (at, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
-        let node = nodes.get(*at).map_or("", |bound| &bound.node.name);
-        *failed = pack(node, placed, compiler, parallel).err();
+    let run_job = |job: &Mutex<Job<'_>>, parallel: Option<&ParallelTable>| {
+        let (index, placed, failure) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = nodes.get(*index).map_or("", |bound| &bound.node.name);
+        *failure = pack(node, placed, compiler, parallel).err();
     };
     let is_large = |job: &&Mutex<Job<'_>>| {
         let (_, placed, _) = &*job.lock().unwrap_or_else(PoisonError::into_inner);
         placed.kernel.packed_bytes().into_iter().any(|bytes| bytes >= LARGE_BYTES)
     };
-    let (large, others): (Vec<_>, Vec<_>) = wanting.iter().partition(is_large);
-    // One thread would work on the largest alone at the end: all threads share each of those.
+    let (large, others): (Vec<_>, Vec<_>) = jobs.iter().partition(is_large);
+    // Otherwise one thread might still work on a large constant when all others are done: all threads share it.
     for job in large {
-        done(job, pool.shared_table());
+        run_job(job, pool.shared_table());
     }
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(job) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
-            done(job, None);
+            run_job(job, None);
         }
     };
     pool.on_every_thread(&work);
     let outcomes =
-        wanting.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
-    let failed =
-        outcomes.into_iter().find_map(|(node, placed, failed)| Some((node, placed, failed?)));
-    let Some((at, placed, (during, refusal))) = failed else { return Ok(()) };
+        jobs.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let failure =
+        outcomes.into_iter().find_map(|(index, placed, failure)| Some((index, placed, failure?)));
+    let Some((index, placed, (during, refusal))) = failure else { return Ok(()) };
     let package = compiler.operators.package_name(placed.package()).to_owned();
-    let node = placement.resolved.graph.nodes.get(at);
+    let node = placement.resolved.graph.nodes.get(index);
     let (node, op) =
         node.map_or_else(Default::default, |n| (n.node.name.clone(), n.node.op.clone()));
     Err(PlanError::Prepare { node, op, package, during, refusal })
@@ -101,24 +101,25 @@ fn release(placement: &mut Placement) {
 }
 
 /// The failed phase, and the refusal.
-type Failed = (&'static str, Refusal);
+type Failure = (&'static str, Refusal);
 
 /// The index of a node, its kernel, and its failure.
-type Job<'a> = (usize, &'a mut PlacedKernel, Option<Failed>);
+type Job<'a> = (usize, &'a mut PlacedKernel, Option<Failure>);
 
 /// Packed constants above this size are packed by all threads together.
 const LARGE_BYTES: usize = 16 << 20;
 
-fn is_wanting(kernel: &FinalizedKernel) -> bool {
+fn needs_preparation(kernel: &FinalizedKernel) -> bool {
     kernel.pack_count() > 0 || kernel.geometry_bytes() > 0
 }
 
+/// Packs the constants of a kernel and prepares it.
 fn pack(
     node: &str,
     placed: &mut PlacedKernel,
     compiler: &Compiler<'_>,
     parallel: Option<&ParallelTable>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     let package = compiler.operators.package_name(placed.package());
     let PlacedKernel { kernel, constants, entry, core, .. } = placed;
     let (op, function) = (entry.def.op(), "a packer");
@@ -128,7 +129,7 @@ fn pack(
         kernel.pack(source, compiler.constants.packs(), parallel)
     });
     packed.map_err(|refusal| ("packs its constants", refusal))?;
-    // Constants that nothing reads any more can be released.
+    // Release the constants: packing was their last reader.
     constants.clear();
     let call = PackageCall { function: "prepare", ..call };
     let (budget, guard) = (compiler.constants.packs().budget(), entry.guard.unwrap_or(OWN_GUARD));

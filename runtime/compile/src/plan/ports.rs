@@ -1,4 +1,5 @@
-//! Finds inputs and outputs that may be outside an arena: in memory that a run binds, or that a session owns.
+//! Finds inputs and outputs of the graph that need not be in the plan's arena: a run may bind them to the caller's memory, or
+//! a session may give them memory of their own. Their buffers are movable.
 
 use std::collections::BTreeSet;
 
@@ -8,38 +9,39 @@ use super::{Movable, Operand, WindowPlace};
 use udo_engine::cores::Memory;
 use udo_engine::package::BUILT_IN;
 
-/// Marks the inputs, outputs and windows in buffers that may move, and returns these buffers. A port that is only part
-/// of a buffer stays, as does a buffer that is exchanged.
+/// Marks the inputs, outputs and windows in movable buffers, and returns these buffers. A port that is only part of a buffer
+/// stays in the arena, as does a buffer that is exchanged with another one after a step.
 pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<Movable> {
-    let mut all = Vec::new();
+    let mut movable = Vec::new();
     let Lowered { steps, inputs, outputs, windows, .. } = lowered;
     let written = steps.iter().flat_map(|step| &step.outputs).filter_map(Operand::window);
     let written: BTreeSet<usize> =
         written.filter_map(|id| windows.get(id)).map(|window| window.buffer).collect();
     for port in inputs {
-        let noted = note(windows, &port.operand, places, &mut all);
-        // A bounded buffer has the size of the current extents: all its consumers must know them.
-        let is_told = |buffer: usize| {
+        let recorded = record(windows, &port.operand, places, &mut movable);
+        // The caller's buffer for a bounded input has the size of the current extents: all consumers must know them.
+        let consumers_know_extents = |buffer: usize| {
             let mut readers = steps.iter().flat_map(|step| &step.inputs);
-            readers.all(|of| !is_in(windows, of, buffer) || of.shape == port.operand.shape)
+            readers.all(|input| !is_in(windows, input, buffer) || input.shape == port.operand.shape)
         };
-        let stays = |buffer: usize| !written.contains(&buffer) && is_told(buffer);
-        port.moves = noted.and_then(|(buffer, number)| stays(buffer).then_some(number));
+        let may_move = |buffer: usize| !written.contains(&buffer) && consumers_know_extents(buffer);
+        port.moves = recorded.and_then(|(buffer, number)| may_move(buffer).then_some(number));
     }
     for port in outputs {
-        let noted = note(windows, &port.operand, places, &mut all);
+        let recorded = record(windows, &port.operand, places, &mut movable);
         // A bounded buffer of the caller is as large as the bound, and only the current extents may be written.
         // Built-in kernels guarantee that.
-        let is_own = |buffer: usize| {
+        let is_written_by_builtins = |buffer: usize| {
             let mut writers = steps
                 .iter()
-                .filter(|step| step.outputs.iter().any(|of| is_in(windows, of, buffer)));
+                .filter(|step| step.outputs.iter().any(|output| is_in(windows, output, buffer)));
             writers.all(|step| step.package.is_empty() || step.package == BUILT_IN)
         };
-        let may_move = |buffer: usize| port.operand.shape.is_none() || is_own(buffer);
-        port.moves = noted.and_then(|(buffer, number)| may_move(buffer).then_some(number));
+        let may_move =
+            |buffer: usize| port.operand.shape.is_none() || is_written_by_builtins(buffer);
+        port.moves = recorded.and_then(|(buffer, number)| may_move(buffer).then_some(number));
     }
-    all
+    movable
 }
 
 fn is_in(windows: &Windows, operand: &Operand, buffer: usize) -> bool {
@@ -48,27 +50,27 @@ fn is_in(windows: &Windows, operand: &Operand, buffer: usize) -> bool {
 
 /// Records the buffer of a port, unless another port uses it or it is exchanged. Returns the buffer and its index among
 /// those recorded, if the port fills it.
-fn note(
+fn record(
     windows: &Windows,
     port: &Operand,
     places: &mut [WindowPlace],
-    all: &mut Vec<Movable>,
+    movable: &mut Vec<Movable>,
 ) -> Option<(usize, usize)> {
     let id = port.window()?;
-    let buffer = windows.get(id)?.buffer;
-    let of = windows.buffers.get(buffer).filter(|of| of.memory == Memory::Host)?;
-    let of_window = |&id: &usize| places.get(id).copied();
-    let mut taken = of.windows.iter().filter_map(of_window);
-    let start = taken.clone().map(|place| place.offset).min()?;
-    if taken.any(|place| place.moves.is_some() || place.exchanged.is_some()) {
+    let index = windows.get(id)?.buffer;
+    let buffer = windows.buffers.get(index).filter(|buffer| buffer.memory == Memory::Host)?;
+    let place_of = |&id: &usize| places.get(id).copied();
+    let mut window_places = buffer.windows.iter().filter_map(place_of);
+    let start = window_places.clone().map(|place| place.offset).min()?;
+    if window_places.any(|place| place.moves.is_some() || place.exchanged.is_some()) {
         return None;
     }
-    let number = all.len();
-    all.push(Movable { start, bytes: of.bytes });
-    for &window in &of.windows {
+    let number = movable.len();
+    movable.push(Movable { start, bytes: buffer.bytes });
+    for &window in &buffer.windows {
         if let Some(place) = places.get_mut(window) {
             place.moves = Some(number);
         }
     }
-    (windows.filled(id) == Some(buffer)).then_some((buffer, number))
+    (windows.filled(id) == Some(index)).then_some((index, number))
 }

@@ -1,4 +1,4 @@
-//! Lifetimes of values, and regions of bytes in buffers.
+//! Lifetimes of values, as ranges of steps, and regions: rows of bytes in a buffer, which may be strided.
 
 use udo_api::{DType, TensorDesc};
 
@@ -10,7 +10,8 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn meets(self, other: Self) -> bool {
+    /// Returns whether both contain a step.
+    pub(super) fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 
@@ -26,9 +27,9 @@ pub(super) struct Region {
     /// The offset of the first row, in bytes.
     pub(super) offset: usize,
     pub(super) rows: usize,
-    /// Bytes of a row.
+    /// The length of a row in bytes.
     pub(super) row: usize,
-    /// Bytes between the starts of two rows.
+    /// The distance between the starts of two rows, in bytes.
     pub(super) pitch: usize,
 }
 
@@ -72,17 +73,17 @@ impl Region {
     }
 
     /// Returns whether the two regions may have bytes in common.
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        let apart = self.is_clear_of(other);
-        if apart || self.pitch != other.pitch || self.is_dense() || other.is_dense() {
-            return !apart;
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let is_disjoint = self.is_clear_of(other);
+        if is_disjoint || self.pitch != other.pitch || self.is_dense() || other.is_dense() {
+            return !is_disjoint;
         }
         // The regions are columns of the same grid.
         let distance = other.column(self.offset, self.pitch);
         distance < self.row || distance + other.row > self.pitch
     }
 
-    /// Returns whether all its bytes are certainly bytes of `other`.
+    /// Returns whether all its bytes are also bytes of `other`; `false` if that is not certain.
     pub(super) fn is_in(&self, other: &Self) -> bool {
         let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return false };
         if self.offset < other.offset || end > other_end {
@@ -103,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_one_grid_meet_where_they_overlap() {
+    fn columns_of_one_grid_overlap_where_they_share_bytes() {
         let left = region(0, 4, 3, 10);
-        for (other, meets) in [
+        for (other, overlaps) in [
             (region(3, 4, 7, 10), false),
             (region(2, 4, 7, 10), true),
             // In the next line, and around the end of a line.
@@ -116,18 +117,22 @@ mod tests {
             (region(5, 4, 2, 9), true),
             (region(0, 0, 3, 10), false),
         ] {
-            assert_eq!((left.meets(&other), other.meets(&left)), (meets, meets), "{other:?}");
+            assert_eq!(
+                (left.overlaps(&other), other.overlaps(&left)),
+                (overlaps, overlaps),
+                "{other:?}"
+            );
         }
     }
 
     #[test]
-    fn a_region_is_in_what_has_all_its_bytes() {
-        let all = region(10, 4, 10, 10);
+    fn regions_contain_regions_of_their_bytes() {
+        let whole = region(10, 4, 10, 10);
         let column = region(12, 4, 3, 10);
-        assert!(column.is_in(&all) && !all.is_in(&column));
+        assert!(column.is_in(&whole) && !whole.is_in(&column));
         assert!(region(13, 3, 2, 10).is_in(&column));
         assert!(!region(14, 3, 2, 10).is_in(&column));
-        assert!(!region(0, 4, 10, 10).is_in(&all));
-        assert!(region(20, 1, 10, 10).is_in(&all));
+        assert!(!region(0, 4, 10, 10).is_in(&whole));
+        assert!(region(20, 1, 10, 10).is_in(&whole));
     }
 }

@@ -1,4 +1,5 @@
-//! Reports of a plan: placement with reasons, and memory to the byte.
+//! The report of a plan, for `udo explain` and profiles: where each node runs with the reasons, the steps, and the memory in
+//! bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,13 +43,13 @@ pub fn subnet_name(report: &Report, subnet: Option<usize>) -> Option<&str> {
 }
 
 impl Report {
-    /// The steps that bring a value from the memory of a device into another one's, and these memories' names.
+    /// Returns the steps that transfer a value from one memory to another, with the names of both.
     pub fn exchanges(&self) -> impl Iterator<Item = (&StepReport, [&'static str; 2])> {
         self.steps.iter().filter_map(|step| Some((step, step.between?)))
     }
 }
 
-/// Where a node runs, and why not elsewhere.
+/// The core of a node, and the reasons of the cores that refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// The ids of the model's nodes that it computes.
@@ -158,9 +159,9 @@ pub struct CoreMemory {
 /// The part of a report that is known from the placement.
 pub(super) struct Nodes {
     notices: Vec<String>,
-    all: Vec<NodeReport>,
+    nodes: Vec<NodeReport>,
     origins: Origins,
-    ends: Endpoints,
+    endpoints: Endpoints,
     aip: bool,
     modelled_us: Option<f64>,
 }
@@ -176,8 +177,8 @@ impl Nodes {
                 Choice::Epilogue { of } => fused(&bound.node, nodes.get(of.index()), graph),
                 Choice::Folded => folded(bound, graph, compiler),
                 Choice::Alias => {
-                    let before = bound.node.input(0).and_then(|x| graph.producer(x));
-                    fused(&bound.node, before.and_then(|id| nodes.get(id.index())), graph)
+                    let producer = bound.node.input(0).and_then(|x| graph.producer(x));
+                    fused(&bound.node, producer.and_then(|id| nodes.get(id.index())), graph)
                 }
                 Choice::Control => controlled(bound, graph, compiler),
             };
@@ -189,9 +190,9 @@ impl Nodes {
         }
         let origins = Origins::new(placement);
         let notices = placement.resolved.notices.clone();
-        let (ends, aip) = (Endpoints::new(placement), placement.aip);
+        let (endpoints, aip) = (Endpoints::new(placement), placement.aip);
         let modelled_us = placement.modelled_us;
-        Self { notices, all: nodes, origins, ends, aip, modelled_us }
+        Self { notices, nodes, origins, endpoints, aip, modelled_us }
     }
 
     pub(super) fn finish(
@@ -203,7 +204,7 @@ impl Nodes {
     ) -> Report {
         let computed: BTreeSet<usize> = lowered.steps.iter().filter_map(Step::node).collect();
         let subnets = Subnets::new(lowered, &self.origins, self.aip);
-        for (index, node) in self.all.iter_mut().enumerate() {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
             node.subnet = subnets.of_node(index);
             let is_elsewhere =
                 node.is_folded || node.fused_into.is_some() || node.control.is_some();
@@ -228,16 +229,16 @@ impl Nodes {
                 || m.arena_bytes + m.scratch_bytes + m.constant_bytes + m.packed_bytes > 0
                 || m.geometry_bytes > 0
         };
-        let step = |(at, step): (usize, &Step)| StepReport {
-            subnet: subnets.of_step(at),
+        let step = |(index, step): (usize, &Step)| StepReport {
+            subnet: subnets.of_step(index),
             ..step_report(step, lowered)
         };
         let steps = lowered.steps.iter().enumerate().map(step).collect();
         Report {
             notices: self.notices,
-            nodes: self.all,
+            nodes: self.nodes,
             steps,
-            crossings: self.ends.crossings(&subnets),
+            crossings: self.endpoints.crossings(&subnets),
             modelled_us: self.modelled_us,
             subnets: subnets.all,
             memories: memories.filter(used).collect(),
@@ -293,20 +294,20 @@ fn controlled(bound: &BoundNode, graph: &TypedGraph, compiler: &Compiler<'_>) ->
     NodeReport { package, control, ..fused(&bound.node, None, graph) }
 }
 
-/// Reports a node that `by` computes.
-fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport {
+/// Reports a node without a kernel of its own, which `host` computes, if any.
+fn fused(node: &Node, host: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport {
     let texts = |values: &[Option<ValueId>]| {
         values.iter().map(|&value| graph.desc(value).to_string()).collect()
     };
     // An alias of a fused node is fused into the same kernel.
-    let into = by.map(|by| by.fused_into.as_ref().unwrap_or(&by.name).clone());
+    let into = host.map(|host| host.fused_into.as_ref().unwrap_or(&host.name).clone());
     NodeReport {
         ids: node.origin.clone(),
         subnet: None,
         name: node.name.clone(),
         op: node.op.clone(),
-        package: by.map_or_else(String::new, |by| by.package.clone()),
-        core: by.map_or(Core::CPU, |by| by.core),
+        package: host.map_or_else(String::new, |host| host.package.clone()),
+        core: host.map_or(Core::CPU, |host| host.core),
         backend: None,
         opencl_unused: None,
         inputs: texts(&node.inputs),
@@ -342,25 +343,25 @@ fn encodings(
 ) -> Vec<(String, String)> {
     let mut known: Vec<(String, String)> = Vec::new();
     for (id, desc) in values(node).zip(descs) {
-        let Some((id, of)) = id.zip(desc.encodings()) else { continue };
+        let Some((id, encodings)) = id.zip(desc.encodings()) else { continue };
         let Ok(value) = graph.value(id) else { continue };
         let name = &value.value().name;
-        if !known.iter().any(|(of, _)| of == name) {
-            known.push((name.clone(), in_words(of)));
+        if !known.iter().any(|(known_name, _)| known_name == name) {
+            known.push((name.clone(), describe(encodings)));
         }
     }
     known
 }
 
-fn in_words(encodings: Encodings) -> String {
+fn describe(encodings: Encodings) -> String {
     match encodings {
         Encodings::PerTensor(Encoding { scale, zero_point }) => {
             format!("scale {scale}, zero point {zero_point}")
         }
-        Encodings::PerAxis(of) => {
-            let least = of.scales().iter().copied().fold(f32::INFINITY, f32::min);
-            let most = of.scales().iter().copied().fold(0.0, f32::max);
-            format!("{} scales of {least} to {most} along axis {}", of.count(), of.axis())
+        Encodings::PerAxis(axis) => {
+            let min = axis.scales().iter().copied().fold(f32::INFINITY, f32::min);
+            let max = axis.scales().iter().copied().fold(0.0, f32::max);
+            format!("{} scales of {min} to {max} along axis {}", axis.count(), axis.axis())
         }
     }
 }
@@ -405,6 +406,7 @@ fn step_report(step: &Step, lowered: &Lowered) -> StepReport {
     }
 }
 
+/// Returns the bytes of a step's tensors and packed constants.
 fn bytes(step: &Step) -> u64 {
     let operands = step.operands().filter(|operand| operand.place.is_some());
     let tensors = operands.map(|operand| operand.desc.size_bytes());
@@ -416,7 +418,7 @@ fn steps_of(lowered: &Lowered, memory: Memory) -> impl Iterator<Item = &Step> {
     lowered.steps.iter().filter(move |step| Memory::of_core(step.core) == memory)
 }
 
-/// Returns the bytes of constants; shared ones count once.
+/// Returns the bytes of the constants that steps of a memory's cores read; shared ones count once.
 fn constant_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
     for operand in steps_of(lowered, memory).flat_map(Step::operands) {
@@ -427,6 +429,7 @@ fn constant_bytes(lowered: &Lowered, memory: Memory) -> usize {
     sizes.values().sum()
 }
 
+/// Returns the bytes of packed constants; shared ones count once.
 fn packed_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
     for step in steps_of(lowered, memory) {

@@ -1,4 +1,5 @@
-//! Avoids copies of loop states.
+//! Avoids copies of loop states: the values that an iteration of a loop passes to the next one. A renewal is the copy at the
+//! end of an iteration that updates a state.
 //!
 //! By default, the next state that an iteration computes is copied to the place of the current one. If the current
 //! state has been read for the last time before the next one is written, the next one is written in its place.
@@ -18,17 +19,18 @@ use super::{Operand, Step, WindowPlace, tie};
 struct Source {
     buffer: usize,
     /// The copy of another state that becomes unnecessary.
-    aside: Option<(WindowId, usize)>,
+    copy_of: Option<(WindowId, usize)>,
 }
 
 impl Lowered {
     /// Finds states whose next value is another state, or the state itself, through a view without other consumers. The
     /// view is treated like a copy.
-    fn note_views(&mut self) {
+    fn find_views(&mut self) {
         let Self { steps, renewals, .. } = self;
-        for at in 0..renewals.len() {
-            let Renewal { next, until, trip, aside, .. } = renewals[at];
-            let inside = (trip.first..=trip.last).filter_map(|at| Some((at, steps.get(at)?)));
+        for index in 0..renewals.len() {
+            let Renewal { next, until, iteration, copy_of, .. } = renewals[index];
+            let inside = (iteration.first..=iteration.last)
+                .filter_map(|step| Some((step, steps.get(step)?)));
             let touches = |step: &Step| step.operands().any(|o| o.window() == Some(next));
             let mut touching = inside.filter(|(_, step)| touches(step));
             let (Some((step, view)), Some(_), None) =
@@ -39,29 +41,30 @@ impl Lowered {
             let ([input], [tie::SAME]) = (&*view.inputs, &*view.ties) else { continue };
             let other = renewals
                 .iter()
-                .find(|other| other.trip == trip && input.window() == Some(other.state));
-            if let (Some(other), None, true) = (other, aside, step < until) {
-                renewals[at].aside = Some((other.state, step));
+                .find(|other| other.iteration == iteration && input.window() == Some(other.state));
+            if let (Some(other), None, true) = (other, copy_of, step < until) {
+                renewals[index].copy_of = Some((other.state, step));
                 steps[step].ties.clear();
             }
         }
     }
 
     /// Marks the part of an iteration in which the window of each state is free.
-    pub(super) fn note_idle(&mut self) {
-        self.note_views();
+    pub(super) fn record_idle(&mut self) {
+        self.find_views();
         let Self { steps, windows, repeated, renewals, .. } = self;
-        for &Renewal { state, next, until, trip, .. } in renewals.iter() {
+        for &Renewal { state, next, until, iteration, .. } in renewals.iter() {
             let touches = |step: &Step| step.operands().any(|o| o.window() == Some(state));
-            let mut inside = trip.first..until;
-            let last = inside.rfind(|&at| steps.get(at).is_some_and(touches));
-            let mut after = last.unwrap_or(trip.first.saturating_sub(1));
-            let of_trip = renewals.iter().filter(|other| other.trip == trip);
-            if of_trip.filter_map(|other| other.aside).any(|(other, _)| other == state) {
+            let mut inside = iteration.first..until;
+            let last = inside.rfind(|&step| steps.get(step).is_some_and(touches));
+            let mut after = last.unwrap_or(iteration.first.saturating_sub(1));
+            // Another state's next value is a copy of this state: it is read until the renewals begin.
+            let same_loop = renewals.iter().filter(|other| other.iteration == iteration);
+            if same_loop.filter_map(|other| other.copy_of).any(|(other, _)| other == state) {
                 after = until.saturating_sub(1);
             }
             // Loops inside this one read it repeatedly.
-            for inner in repeated.iter().filter(|inner| inner.last < trip.last) {
+            for inner in repeated.iter().filter(|inner| inner.last < iteration.last) {
                 if inner.first <= after && after <= inner.last {
                     after = inner.last;
                 }
@@ -72,66 +75,68 @@ impl Lowered {
 }
 
 /// Removes unnecessary copies of states.
-pub(super) fn keep(lowered: &mut Lowered, done: &mut [Vec<Tie>]) {
+/// `realized` has the ties of each step that shared memory realizes.
+pub(super) fn elide_copies(lowered: &mut Lowered, realized: &mut [Vec<Tie>]) {
     let renewals = std::mem::take(&mut lowered.renewals);
-    for renewal in renewals.iter().filter(|renewal| renewal.aside.is_none()) {
+    for renewal in renewals.iter().filter(|renewal| renewal.copy_of.is_none()) {
         let within = Within { step: renewal.step, offset: 0, pitch: None };
         if lowered.windows.unify(renewal.next, renewal.state, within, Share::Next) {
-            drop_copy(lowered, renewal.step, done);
+            drop_copy(lowered, renewal.step, realized);
         }
     }
-    for of_trip in renewals.chunk_by(|a, b| a.trip == b.trip) {
-        exchange(lowered, of_trip, done);
+    for loop_renewals in renewals.chunk_by(|a, b| a.iteration == b.iteration) {
+        exchange(lowered, loop_renewals, realized);
     }
-    hold(lowered);
+    reserve(lowered);
 }
 
-fn drop_copy(lowered: &mut Lowered, step: usize, done: &mut [Vec<Tie>]) {
+fn drop_copy(lowered: &mut Lowered, step: usize, realized: &mut [Vec<Tie>]) {
     let Some(copy) = lowered.steps.get(step) else { return };
     let touched: Vec<_> = copy.operands().filter_map(Operand::window).collect();
     lowered.windows.drop_step(step, &touched);
-    if let Some(done) = done.get_mut(step) {
-        done.push(tie::SAME);
+    if let Some(realized) = realized.get_mut(step) {
+        realized.push(tie::SAME);
     }
 }
 
 /// Exchanges buffers for as many states of a loop as possible.
-fn exchange(lowered: &mut Lowered, renewals: &[Renewal], done: &mut [Vec<Tie>]) {
+fn exchange(lowered: &mut Lowered, renewals: &[Renewal], realized: &mut [Vec<Tie>]) {
     let windows = &lowered.windows;
-    let is_copied = |renewal: &&Renewal| done.get(renewal.step).is_some_and(Vec::is_empty);
+    let is_copied = |renewal: &&Renewal| realized.get(renewal.step).is_some_and(Vec::is_empty);
     let fills = |renewal: &&Renewal| windows.filled(renewal.state).is_some();
-    let mut wanted: Vec<Renewal> =
+    let mut candidates: Vec<Renewal> =
         renewals.iter().filter(is_copied).filter(fills).copied().collect();
     let sources = loop {
-        match sources(windows, &wanted) {
+        match sources(windows, &candidates) {
             Ok(sources) => break sources,
-            Err(without) => drop(wanted.remove(without)),
+            Err(unsuitable) => drop(candidates.remove(unsuitable)),
         }
     };
-    // The current contents of the buffers, while exchanges are being found.
-    let mut has: BTreeMap<usize, usize> = BTreeMap::new();
-    for (renewal, source) in wanted.iter().zip(sources) {
+    // The buffer whose original contents each buffer has after the exchanges so far.
+    let mut contents: BTreeMap<usize, usize> = BTreeMap::new();
+    for (renewal, source) in candidates.iter().zip(sources) {
         let Some(target) = lowered.windows.filled(renewal.state) else { continue };
-        let moved = has.iter().find(|&(_, &what)| what == source.buffer).map(|(&at, _)| at);
+        let moved = contents.iter().find(|&(_, &original)| original == source.buffer);
+        let moved = moved.map(|(&buffer, _)| buffer);
         let from = moved.unwrap_or(source.buffer);
         if from != target {
-            let there = has.insert(target, source.buffer).unwrap_or(target);
-            has.insert(from, there);
-            let after = renewal.trip.last;
+            let replaced = contents.insert(target, source.buffer).unwrap_or(target);
+            contents.insert(from, replaced);
+            let after = renewal.iteration.last;
             lowered.exchanges.push(Exchange { after, buffers: [target, from] });
         }
-        drop_copy(lowered, renewal.step, done);
-        if let Some((_, step)) = source.aside {
-            drop_copy(lowered, step, done);
+        drop_copy(lowered, renewal.step, realized);
+        if let Some((_, step)) = source.copy_of {
+            drop_copy(lowered, step, realized);
             lowered.windows.forget(renewal.next);
         }
     }
 }
 
 /// Returns a distinct buffer with the next value of each state, or the index of a state without one.
-fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> {
-    let mut sources: Vec<Source> = Vec::with_capacity(wanted.len());
-    for (at, renewal) in wanted.iter().enumerate() {
+fn sources(windows: &Windows, candidates: &[Renewal]) -> Result<Vec<Source>, usize> {
+    let mut sources: Vec<Source> = Vec::with_capacity(candidates.len());
+    for (index, renewal) in candidates.iter().enumerate() {
         let is_free = |buffer: &usize| sources.iter().all(|source| source.buffer != *buffer);
         let target = windows.filled(renewal.state);
         let size =
@@ -141,44 +146,48 @@ fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> 
             Some(*buffer) != target && other == size && is_free(buffer)
         };
         // Another state that is exchanged itself can be used directly.
-        let other = renewal.aside.filter(|(other, _)| wanted.iter().any(|w| w.state == *other));
-        let other = other.and_then(|aside| {
-            let buffer = windows.filled(aside.0)?;
-            let is_there = Some(buffer) == target && is_free(&buffer);
-            (is_there || is_alike(&buffer)).then_some(Source { buffer, aside: Some(aside) })
+        let is_candidate = |state: WindowId| candidates.iter().any(|other| other.state == state);
+        let original = renewal.copy_of.filter(|(state, _)| is_candidate(*state));
+        let original = original.and_then(|copy_of| {
+            let (state, _) = copy_of;
+            let buffer = windows.filled(state)?;
+            let is_target = Some(buffer) == target && is_free(&buffer);
+            let fits = is_target || is_alike(&buffer);
+            fits.then_some(Source { buffer, copy_of: Some(copy_of) })
         });
-        let made = || {
+        let own = || {
             let buffer = windows.filled(renewal.next).filter(is_alike)?;
-            windows.is_of(buffer, renewal.trip).then_some(Source { buffer, aside: None })
+            let is_local = windows.is_live_within(buffer, renewal.iteration);
+            is_local.then_some(Source { buffer, copy_of: None })
         };
-        sources.push(other.or_else(made).ok_or(at)?);
+        sources.push(original.or_else(own).ok_or(index)?);
     }
     Ok(sources)
 }
 
 /// Keeps exchanged buffers in place while any of them is in use.
-fn hold(lowered: &mut Lowered) {
+fn reserve(lowered: &mut Lowered) {
     let Lowered { windows, exchanges, .. } = lowered;
     loop {
-        let mut is_held = true;
+        let mut is_stable = true;
         for &Exchange { buffers, .. } in exchanges.iter() {
-            let lives = buffers.map(|at| windows.buffers.get(at)?.life(&windows.all));
-            let Some(all) = lives.into_iter().flatten().reduce(Life::and) else { continue };
+            let lives = buffers.map(|buffer| windows.buffers.get(buffer)?.life(&windows.all));
+            let Some(span) = lives.into_iter().flatten().reduce(Life::and) else { continue };
             for (buffer, life) in buffers.into_iter().zip(lives) {
-                if life != Some(all) {
-                    windows.hold(buffer, all);
-                    is_held = false;
+                if life != Some(span) {
+                    windows.reserve(buffer, span);
+                    is_stable = false;
                 }
             }
         }
-        if is_held {
+        if is_stable {
             break;
         }
     }
-    // Rows keep their strides.
+    // A reserved buffer keeps its strides, too.
     for &Exchange { after, buffers } in exchanges.iter() {
         for buffer in buffers {
-            windows.hold(buffer, Life { first: after, last: after });
+            windows.reserve(buffer, Life { first: after, last: after });
         }
     }
 }
@@ -193,7 +202,9 @@ pub(super) fn placed(
     buffers.sort_unstable();
     buffers.dedup();
     let mut starts = Vec::with_capacity(buffers.len());
-    for (number, buffer) in buffers.iter().filter_map(|&at| windows.buffers.get(at)).enumerate() {
+    for (number, buffer) in
+        buffers.iter().filter_map(|&buffer| windows.buffers.get(buffer)).enumerate()
+    {
         let mut start = usize::MAX;
         for &window in &buffer.windows {
             let Some(place) = places.get_mut(window) else { continue };

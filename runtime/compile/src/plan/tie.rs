@@ -1,4 +1,6 @@
-//! Ties between a step's inputs and outputs: elements that both hold, declared by its kernel or its operator.
+//! Ties between a step's inputs and outputs: an input and an output, or parts of them, that hold the same elements, as in a
+//! view, a concat or a split. Kernels declare ties, or they follow from facts of the operator. If tied tensors share memory,
+//! the step needs no copy.
 
 use udo_api::abi::{Tie, ties};
 use udo_api::{Facts, TensorDesc};
@@ -45,19 +47,19 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     let whole = output.shape();
     let present = || inputs.iter().enumerate().filter(|(_, input)| !input.desc.is_absent());
     let is_along = |axis: usize| {
-        let alike = present().all(|(_, input)| {
+        let others_are_equal = present().all(|(_, input)| {
             let part = input.desc.shape();
             let mut others = part.iter().zip(whole).enumerate();
-            part.len() == whole.len() && others.all(|(at, (p, w))| at == axis || p == w)
+            part.len() == whole.len() && others.all(|(index, (p, w))| index == axis || p == w)
         });
         let sum: usize = present().filter_map(|(_, input)| input.desc.shape().get(axis)).sum();
-        alike && whole.get(axis) == Some(&sum)
+        others_are_equal && whole.get(axis) == Some(&sum)
     };
     let axis = (0..whole.len()).find(|&axis| is_along(axis))?;
     let mut offset = 0;
     let tie = |(port, input): (usize, &Operand)| {
         let (input_port, axis_number) = (u32::try_from(port).ok()?, u32::try_from(axis).ok()?);
-        let at = offset;
+        let part_offset = offset;
         offset += *input.desc.shape().get(axis)? as u64;
         Some(Tie {
             size: Tie::SIZE,
@@ -66,20 +68,21 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
             output: 0,
             axis: axis_number,
             reserved: 0,
-            offset: at,
+            offset: part_offset,
             reserved_words: [0; 2],
         })
     };
     present().map(tie).collect()
 }
 
-/// Returns whether a step is unnecessary if its ties hold, and each tie can be replaced by a copy.
-pub(super) fn ties_all_outputs(at: usize, step: &Step) -> bool {
+/// Returns whether a step is unnecessary if all its ties are realized by shared memory, and each tie can be replaced by a
+/// copy.
+pub(super) fn ties_all_outputs(index: usize, step: &Step) -> bool {
     let is_tied = |port: usize| step.ties.iter().any(|tie| tie.output as usize == port);
     let mut outputs = step.outputs.iter().enumerate();
     let can_copy = |tie: &Tie| {
         let sides = sides(step, tie);
-        sides.and_then(|(part, whole)| within(at, tie, &part.desc, &whole.desc)).is_some()
+        sides.and_then(|(part, whole)| within(index, tie, &part.desc, &whole.desc)).is_some()
     };
     !step.ties.is_empty()
         && outputs.all(|(port, o)| o.desc.is_absent() || is_tied(port))
@@ -87,21 +90,21 @@ pub(super) fn ties_all_outputs(at: usize, step: &Step) -> bool {
 }
 
 /// Returns whether a step only copies parts of rows.
-pub(super) fn is_copied_by_rows(at: usize, step: &Step) -> bool {
+pub(super) fn is_copied_by_rows(index: usize, step: &Step) -> bool {
     let is_part_of_rows = |tie: &Tie| {
         let sides = sides(step, tie);
-        let within = sides.and_then(|(part, whole)| within(at, tie, &part.desc, &whole.desc));
+        let within = sides.and_then(|(part, whole)| within(index, tie, &part.desc, &whole.desc));
         within.is_some_and(|within| within.pitch.is_some())
     };
-    !step.is_on_device && ties_all_outputs(at, step) && step.ties.iter().all(is_part_of_rows)
+    !step.is_on_device && ties_all_outputs(index, step) && step.ties.iter().all(is_part_of_rows)
 }
 
-/// Returns the smaller side of a tie.
+/// Returns the smaller side of a tie, the part.
 pub(super) fn part_of<'a>(step: &'a Step, tie: &Tie) -> Option<&'a Operand> {
     sides(step, tie).map(|(part, _)| part)
 }
 
-/// Returns the smaller and the larger side of a tie.
+/// Returns the smaller side of a tie (the part) and the larger one (the whole).
 pub(super) fn sides<'a>(step: &'a Step, tie: &Tie) -> Option<(&'a Operand, &'a Operand)> {
     let input = step.inputs.get(tie.input as usize)?;
     let output = step.outputs.get(tie.output as usize)?;
@@ -115,9 +118,9 @@ pub(super) fn within(
     part: &TensorDesc,
     whole: &TensorDesc,
 ) -> Option<Within> {
-    let fixed = part.full_shape().is_fixed() && whole.full_shape().is_fixed();
-    let alike = part.dtype() == whole.dtype() && part.encodings() == whole.encodings();
-    if !fixed || !alike {
+    let are_fixed = part.full_shape().is_fixed() && whole.full_shape().is_fixed();
+    let are_alike = part.dtype() == whole.dtype() && part.encodings() == whole.encodings();
+    if !are_fixed || !are_alike {
         return None;
     }
     if tie.kind == ties::SAME {

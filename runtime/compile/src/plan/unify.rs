@@ -16,63 +16,65 @@ use crate::place::Pitch;
 
 /// A tie between an input and an output with the same elements.
 #[derive(Clone, Copy, Debug)]
-struct Same {
+struct TieCandidate {
     step: usize,
     tie: Tie,
     bytes: usize,
 }
 
 /// Makes windows share memory where possible, and removes steps without work. `copy` returns the kernel that copies a
-/// tensor, on the device or on the host.
+/// tensor, on the device (`true`) or on the host.
 pub(super) fn unify(
     lowered: &mut Lowered,
     options: &PlanOptions,
     mut copy: impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
     if options.keeps_states {
-        lowered.note_idle();
+        lowered.record_idle();
     }
-    let mut done = unify_same(lowered, options);
+    let mut realized = unify_ties(lowered, options);
     if options.reuses_inputs {
-        overwrite(lowered, &done);
+        overwrite(lowered, &realized);
     }
     if options.keeps_states {
-        states::keep(lowered, &mut done);
+        states::elide_copies(lowered, &mut realized);
     }
-    rewrite(lowered, &done, &mut copy)
+    rewrite(lowered, &realized, &mut copy)
 }
 
 /// Returns the ties of each step whose two sides share memory now.
-fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
-    let mut wanted: Vec<Same> = Vec::new();
-    for (step, at) in lowered.steps.iter().zip(0..) {
-        if ties_all_outputs(at, step) {
-            wanted.extend(step.ties.iter().map(|&tie| {
+fn unify_ties(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
+    let mut candidates: Vec<TieCandidate> = Vec::new();
+    for (index, step) in lowered.steps.iter().enumerate() {
+        if ties_all_outputs(index, step) {
+            candidates.extend(step.ties.iter().map(|&tie| {
                 let bytes = part_of(step, &tie).map_or(0, |part| part.desc.size_bytes());
-                Same { step: at, tie, bytes }
+                TieCandidate { step: index, tie, bytes }
             }));
         }
     }
     // Views come first: anything that prevents them would also prevent larger ones. Results of branches come last,
     // because a value that equals one only while the branch runs must not be placed there afterwards.
     let merges = |step: usize| lowered.steps.get(step).is_some_and(Step::is_merge);
-    wanted.sort_by_key(|same| {
-        (merges(same.step), same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes))
+    candidates.sort_by_key(|candidate| {
+        let is_part = candidate.tie.kind != ties::SAME;
+        (merges(candidate.step), is_part, std::cmp::Reverse(candidate.bytes))
     });
-    let mut done = vec![Vec::new(); lowered.steps.len()];
-    for Same { step, tie, .. } in wanted {
+    let mut realized = vec![Vec::new(); lowered.steps.len()];
+    for TieCandidate { step, tie, .. } in candidates {
         if (tie.kind == ties::SAME || options.elides_concats) && unify_one(lowered, step, &tie) {
-            done[step].push(tie);
-            if done[step].len() == lowered.steps[step].ties.len() {
+            realized[step].push(tie);
+            if realized[step].len() == lowered.steps[step].ties.len() {
                 let touched: Vec<_> =
                     lowered.steps[step].operands().filter_map(Operand::window).collect();
                 lowered.windows.drop_step(step, &touched);
             }
         }
     }
-    done
+    realized
 }
 
+/// Makes the two sides of a tie share memory, if possible; returns whether they do.
 fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
     let Some((part, whole)) = lowered.steps.get(step).and_then(|s| sides(s, tie)) else {
         return false;
@@ -90,7 +92,7 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
         return false;
     }
     if let Some(&Purpose::Merge { since }) = lowered.steps.get(step).map(|s| &s.purpose)
-        && !is_of_branch(lowered, w, Life { first: since, last: step })
+        && !is_live_within_branch(lowered, w, Life { first: since, last: step })
     {
         return false;
     }
@@ -98,7 +100,7 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
 }
 
 /// Returns whether everything that shares memory with a window is live only within a branch.
-fn is_of_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
+fn is_live_within_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
     let windows = &lowered.windows;
     let Some(buffer) = windows.buffer_of(id) else { return false };
     let life = buffer.life(&windows.all);
@@ -106,24 +108,24 @@ fn is_of_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
 }
 
 /// Overwrites inputs that die at a step with its outputs, largest first.
-fn overwrite(lowered: &mut Lowered, done: &[Vec<Tie>]) {
-    let mut wanted: Vec<(usize, InPlace, usize)> = Vec::new();
-    for (at, step) in lowered.steps.iter().enumerate() {
-        if matches!(step.purpose, Purpose::Node { .. }) && done[at].is_empty() {
+fn overwrite(lowered: &mut Lowered, realized: &[Vec<Tie>]) {
+    let mut candidates: Vec<(usize, InPlace, usize)> = Vec::new();
+    for (index, step) in lowered.steps.iter().enumerate() {
+        if matches!(step.purpose, Purpose::Node { .. }) && realized[index].is_empty() {
             let sized = step.kernel.in_place_pairs().iter().filter_map(|&pair| {
-                Some((at, pair, step.outputs.get(usize::from(pair.output))?.desc.size_bytes()))
+                Some((index, pair, step.outputs.get(usize::from(pair.output))?.desc.size_bytes()))
             });
-            wanted.extend(sized);
+            candidates.extend(sized);
         }
     }
-    wanted.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
-    for (at, pair, _) in wanted {
-        let Some((from, to)) = overwritable(lowered, at, pair) else { continue };
-        let within = Within { step: at, offset: 0, pitch: None };
-        if !lowered.windows.unify(from, to, within, Share::Overwrite { at }) {
+    candidates.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
+    for (index, pair, _) in candidates {
+        let Some((from, to)) = overwritable(lowered, index, pair) else { continue };
+        let within = Within { step: index, offset: 0, pitch: None };
+        if !lowered.windows.unify(from, to, within, Share::Overwrite { at: index }) {
             continue;
         }
-        let step = &mut lowered.steps[at];
+        let step = &mut lowered.steps[index];
         if let Some(input) = step.inputs.get_mut(usize::from(pair.input)) {
             input.in_place = Some(pair.output);
         }
@@ -135,25 +137,26 @@ fn overwrite(lowered: &mut Lowered, done: &[Vec<Tie>]) {
 
 /// Returns the windows of a pair if the output fits the input's place exactly and no other tensor of the call has to be
 /// strided.
-fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
-    let step = lowered.steps.get(at)?;
+fn overwritable(lowered: &Lowered, index: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
+    let step = lowered.steps.get(index)?;
     let input = step.inputs.get(usize::from(pair.input))?;
     let output = step.outputs.get(usize::from(pair.output))?;
     let (from, to) = (input.window()?, output.window()?);
-    let once = step.operands().filter(|o| o.window() == Some(from)).count() == 1;
-    let free = input.in_place.is_none() && output.in_place.is_none();
-    let alike = input.desc.dtype() == output.desc.dtype()
+    let is_used_once = step.operands().filter(|o| o.window() == Some(from)).count() == 1;
+    let is_unpaired = input.in_place.is_none() && output.in_place.is_none();
+    let is_alike = input.desc.dtype() == output.desc.dtype()
         && input.desc.full_shape() == output.desc.full_shape()
         && input.desc.full_shape().is_fixed();
-    let dense = |operand: &Operand| {
+    let is_dense = |operand: &Operand| {
         let window = operand.window().and_then(|id| lowered.windows.get(id));
         window.is_none_or(|window| window.region.is_dense())
     };
-    (once && free && alike && from != to && step.operands().all(dense)).then_some((from, to))
+    let fits = is_used_once && is_unpaired && is_alike && from != to;
+    (fits && step.operands().all(is_dense)).then_some((from, to))
 }
 
 /// Returns whether a step accepts the strides of its tensors.
-fn takes_places(windows: &Windows, step: &Step) -> bool {
+fn accepts_strides(windows: &Windows, step: &Step) -> bool {
     step.operands().all(|operand| {
         let window = operand.window().and_then(|id| windows.get(id));
         operand.pitch != Pitch::Refused || window.is_none_or(|window| window.region.is_dense())
@@ -163,29 +166,30 @@ fn takes_places(windows: &Windows, step: &Step) -> bool {
 /// Removes steps whose outputs are all in place, and adds copies where only some are.
 fn rewrite(
     lowered: &mut Lowered,
-    done: &[Vec<Tie>],
+    realized: &[Vec<Tie>],
     copy: &mut impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
     let steps = std::mem::take(&mut lowered.steps);
+    // The new index of each step; steps are removed or replaced by copies.
     let mut starts = Vec::with_capacity(steps.len() + 1);
-    for (at, (step, done)) in steps.into_iter().zip(done).enumerate() {
+    for (index, (step, realized)) in steps.into_iter().zip(realized).enumerate() {
         starts.push(lowered.steps.len());
-        if done.is_empty() && takes_places(&lowered.windows, &step) {
+        if realized.is_empty() && accepts_strides(&lowered.windows, &step) {
             for window in
                 step.operands().filter_map(|o| o.window().filter(|_| o.pitch == Pitch::Refused))
             {
-                lowered.windows.touch(window, at, Pitch::Refused);
+                lowered.windows.touch(window, index, Pitch::Refused);
             }
             lowered.steps.push(step);
             continue;
         }
         let missing: Vec<Tie> =
-            step.ties.iter().filter(|tie| !done.contains(tie)).copied().collect();
+            step.ties.iter().filter(|tie| !realized.contains(tie)).copied().collect();
         for tie in missing {
             if part_of(&step, &tie).is_some_and(|part| part.desc.size_bytes() == 0) {
                 continue;
             }
-            let (input, output) = copied(lowered, at, &step, &tie)
+            let (input, output) = copied(lowered, index, &step, &tie)
                 .ok_or_else(|| PlanError::Broken(format!("a part of node {:?}", step.name)))?;
             let kernel = copy(&input.desc, step.is_on_device)?;
             lowered.steps.push(Step {
@@ -217,15 +221,20 @@ fn rewrite(
 }
 
 /// Returns the source and destination of a copy for a tie whose sides are in different places.
-fn copied(lowered: &mut Lowered, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
+fn copied(
+    lowered: &mut Lowered,
+    index: usize,
+    step: &Step,
+    tie: &Tie,
+) -> Option<(Operand, Operand)> {
     let (part, whole) = sides(step, tie)?;
-    let within = within(at, tie, &part.desc, &whole.desc)?;
+    let within = within(index, tie, &part.desc, &whole.desc)?;
     let region = Region::from_desc(&part.desc);
-    let id = lowered.windows.add_part(whole.window()?, region, within, at)?;
-    let there = Operand { place: Some(Place::Window(id)), in_place: None, ..part.clone() };
+    let id = lowered.windows.add_part(whole.window()?, region, within, index)?;
+    let part_of_whole = Operand { place: Some(Place::Window(id)), in_place: None, ..part.clone() };
     Some(if tie.kind == ties::INPUT_IN_OUTPUT {
-        (part.clone(), there)
+        (part.clone(), part_of_whole)
     } else {
-        (there, part.clone())
+        (part_of_whole, part.clone())
     })
 }

@@ -25,7 +25,7 @@ pub(super) struct Window {
     /// Windows with the same content hold the same bytes where they overlap.
     content: usize,
     /// The steps that use it, and whether they accept strided rows.
-    touches: Vec<(usize, Pitch)>,
+    uses: Vec<(usize, Pitch)>,
     /// The step that writes the elements for the next iteration of a loop.
     renewed_at: Option<usize>,
     /// The part of an iteration in which its contents are not needed.
@@ -47,20 +47,21 @@ pub(super) struct Idle {
 impl Window {
     /// Returns whether new elements are written here while `other` holds the current ones.
     fn is_renewed_in(&self, other: &Self) -> bool {
-        let lives = |at: usize| other.life.is_some_and(|life| life.first <= at && at <= life.last);
-        self.renewed_at.is_some_and(lives)
+        let is_live_at =
+            |step: usize| other.life.is_some_and(|life| life.first <= step && step <= life.last);
+        self.renewed_at.is_some_and(is_live_at)
     }
 
-    /// Returns whether all steps that use it, except `but`, accept strided rows.
-    fn takes_pitch(&self, but: Option<usize>) -> bool {
-        self.touches.iter().all(|&(step, pitch)| Some(step) == but || pitch != Pitch::Refused)
+    /// Returns whether all steps that use it, except `excluded`, accept strided rows.
+    fn takes_pitch(&self, excluded: Option<usize>) -> bool {
+        self.uses.iter().all(|&(step, pitch)| Some(step) == excluded || pitch != Pitch::Refused)
     }
 
     /// Returns whether a step uses both windows and requires that nothing else lies between the rows of one of them.
     fn stays_out_of(&self, other: &Self) -> bool {
-        self.touches.iter().any(|&(step, pitch)| {
-            let is_alone = |of: Pitch| pitch == Pitch::Alone || of == Pitch::Alone;
-            other.touches.iter().any(|&(at, of)| at == step && is_alone(of))
+        self.uses.iter().any(|&(step, pitch)| {
+            let is_exclusive = |other: Pitch| pitch == Pitch::Alone || other == Pitch::Alone;
+            other.uses.iter().any(|&(other_step, pitch)| other_step == step && is_exclusive(pitch))
         })
     }
 }
@@ -75,14 +76,14 @@ pub(super) struct Buffer {
     /// Whether one of its windows is an input or output.
     pub(super) has_port: bool,
     /// An additional lifetime during which it keeps its place because it is exchanged with others.
-    pub(super) held: Option<Life>,
+    pub(super) reserved: Option<Life>,
 }
 
 impl Buffer {
     /// Returns the lifetime from its first window's first step to its last window's last step.
     pub(super) fn life(&self, windows: &[Window]) -> Option<Life> {
         let lives = self.windows.iter().filter_map(|&w| windows.get(w)?.life);
-        lives.chain(self.held).reduce(Life::and)
+        lives.chain(self.reserved).reduce(Life::and)
     }
 }
 
@@ -154,12 +155,12 @@ impl Windows {
             region,
             life: None,
             content: id,
-            touches: Vec::new(),
+            uses: Vec::new(),
             renewed_at: None,
             idle: None,
         });
         let windows = vec![id];
-        self.buffers.push(Buffer { memory, bytes, windows, has_port: false, held: None });
+        self.buffers.push(Buffer { memory, bytes, windows, has_port: false, reserved: None });
         WindowId(id)
     }
 
@@ -175,8 +176,8 @@ impl Windows {
         let region = within.region(part, region)?;
         let id = self.all.len();
         let life = Some(Life { first: at, last: at });
-        let (touches, renewed_at, idle) = (Vec::new(), None, None);
-        let window = Window { buffer, region, life, content, touches, renewed_at, idle };
+        let (uses, renewed_at, idle) = (Vec::new(), None, None);
+        let window = Window { buffer, region, life, content, uses, renewed_at, idle };
         self.all.push(window);
         self.put(buffer, vec![id]);
         Some(WindowId(id))
@@ -194,12 +195,12 @@ impl Windows {
     pub(super) fn filled(&self, id: WindowId) -> Option<usize> {
         let window = self.get(id)?;
         let bytes = self.buffers.get(window.buffer)?.bytes;
-        let is_all = window.region.is_dense() && window.region.offset == 0;
-        (is_all && bytes > 0 && window.region.end() == Some(bytes)).then_some(window.buffer)
+        let fills = window.region.is_dense() && window.region.offset == 0;
+        (fills && bytes > 0 && window.region.end() == Some(bytes)).then_some(window.buffer)
     }
 
     /// Returns whether everything in a buffer is live only within these steps.
-    pub(super) fn is_of(&self, buffer: usize, steps: Life) -> bool {
+    pub(super) fn is_live_within(&self, buffer: usize, steps: Life) -> bool {
         let Some(buffer) = self.buffers.get(buffer).filter(|buffer| !buffer.has_port) else {
             return false;
         };
@@ -212,7 +213,7 @@ impl Windows {
         let Some(window) = self.all.get_mut(id.0) else { return };
         let now = Life { first: step, last: step };
         window.life = Some(window.life.map_or(now, |life| life.and(now)));
-        window.touches.push((step, pitch));
+        window.uses.push((step, pitch));
     }
 
     /// Records that a step writes the next elements of a window.
@@ -237,17 +238,17 @@ impl Windows {
     }
 
     /// Keeps a buffer in its place for at least this lifetime, without others there.
-    pub(super) fn hold(&mut self, buffer: usize, life: Life) {
+    pub(super) fn reserve(&mut self, buffer: usize, life: Life) {
         if let Some(buffer) = self.buffers.get_mut(buffer) {
-            buffer.held = Some(buffer.held.map_or(life, |held| held.and(life)));
+            buffer.reserved = Some(buffer.reserved.map_or(life, |reserved| reserved.and(life)));
         }
     }
 
     /// Extends lifetimes over a loop: values that are used inside and outside outlive all iterations.
-    pub(super) fn outlive(&mut self, trip: Life) {
+    pub(super) fn outlive(&mut self, loop_steps: Life) {
         for life in self.all.iter_mut().filter_map(|window| window.life.as_mut()) {
-            if life.meets(trip) && life.and(trip) != trip {
-                *life = life.and(trip);
+            if life.overlaps(loop_steps) && life.and(loop_steps) != loop_steps {
+                *life = life.and(loop_steps);
             }
         }
     }
@@ -258,10 +259,10 @@ impl Windows {
         let Some(buffer) = self.buffers.get_mut(window.buffer) else { return };
         let is_alone = buffer.windows == [id.0]
             && !buffer.has_port
-            && buffer.held.is_none()
+            && buffer.reserved.is_none()
             && window.takes_pitch(None);
-        let fresh = is_alone && window.region.pitch == window.region.row;
-        let region = spaced(window.region).filter(|region| fresh && !region.is_empty());
+        let may_change = is_alone && window.region.pitch == window.region.row;
+        let region = spaced(window.region).filter(|region| may_change && !region.is_empty());
         if let Some((region, bytes)) = region.and_then(|region| Some((region, region.end()?))) {
             (window.region, buffer.bytes) = (region, bytes);
         }
@@ -270,7 +271,7 @@ impl Windows {
     /// Marks a window as an input or output.
     pub(super) fn set_port(&mut self, id: WindowId) {
         let buffer = self.get(id).map(|window| window.buffer);
-        if let Some(buffer) = buffer.and_then(|at| self.buffers.get_mut(at)) {
+        if let Some(buffer) = buffer.and_then(|index| self.buffers.get_mut(index)) {
             buffer.has_port = true;
         }
     }
@@ -279,7 +280,7 @@ impl Windows {
     pub(super) fn drop_step(&mut self, step: usize, touched: &[WindowId]) {
         for id in touched {
             if let Some(window) = self.all.get_mut(id.0) {
-                window.touches.retain(|&(other, _)| other != step);
+                window.uses.retain(|&(other, _)| other != step);
             }
         }
     }
@@ -301,35 +302,36 @@ impl Windows {
         if memory(p) != memory(w) {
             return false;
         }
-        let goes = Pair { part, whole, meet: target, share };
+        let pair = Pair { part, whole, shared: target, share };
         if within.pitch.is_some() {
-            return self.pitch_into(&goes, within.step);
+            return self.pitch_into(&pair, within.step);
         }
         if !p.region.is_dense() {
             return false;
         }
-        let (from, to, own) = (p.buffer, w.buffer, p.region);
-        let count = |at: usize| self.buffers.get(at).map_or(0, |buffer| buffer.windows.len());
-        let ways = [
-            (goes, from, to, [own.offset, target.offset]),
-            (Pair { meet: own, ..goes }, to, from, [target.offset, own.offset]),
+        let (from, to, part_region) = (p.buffer, w.buffer, p.region);
+        let count =
+            |buffer: usize| self.buffers.get(buffer).map_or(0, |buffer| buffer.windows.len());
+        let directions = [
+            (pair, from, to, [part_region.offset, target.offset]),
+            (Pair { shared: part_region, ..pair }, to, from, [target.offset, part_region.offset]),
         ];
         // The smaller buffer moves, so that a long chain is not moved repeatedly.
         let [first, second] = if count(from) <= count(to) { [0, 1] } else { [1, 0] };
-        [first, second].into_iter().any(|way| {
-            let (goes, from, to, offsets) = &ways[way];
-            self.shift_into(goes, *from, *to, *offsets)
+        [first, second].into_iter().any(|direction| {
+            let (pair, from, to, offsets) = &directions[direction];
+            self.shift_into(pair, *from, *to, *offsets)
         })
     }
 
-    /// Adds windows to a buffer's list.
+    /// Adds windows to a buffer's list, which is sorted by the end of their lifetimes.
     fn put(&mut self, buffer: usize, windows: Vec<usize>) {
         let Self { all, buffers, .. } = self;
         let Some(buffer) = buffers.get_mut(buffer) else { return };
         let last = |id: &usize| all.get(*id).and_then(|window| window.life).map(|life| life.last);
         if let [id] = windows[..] {
-            let at = buffer.windows.partition_point(|other| last(other) <= last(&id));
-            buffer.windows.insert(at, id);
+            let index = buffer.windows.partition_point(|other| last(other) <= last(&id));
+            buffer.windows.insert(index, id);
         } else {
             buffer.windows.extend(windows);
             buffer.windows.sort_by_key(last);
@@ -338,81 +340,84 @@ impl Windows {
 
     /// Returns the windows of a buffer that may collide with `moved`: those that are live at the same time, or all of
     /// them if contents are compared.
-    fn colliding(&self, target: &Buffer, moved: &[(usize, Region)], share: Share) -> Vec<usize> {
+    fn colliding(&self, target: &Buffer, moved: &[Placed], share: Share) -> Vec<usize> {
         if share == Share::Content {
             return target.windows.clone();
         }
         let life = |id: usize| self.all.get(id).and_then(|window| window.life);
-        let lives = moved.iter().filter_map(|(id, _)| life(*id));
+        let lives = moved.iter().filter_map(|window| life(window.id));
         let Some(span) = lives.reduce(Life::and) else { return Vec::new() };
-        let dead = |id: &usize| life(*id).is_none_or(|life| life.last < span.first);
-        let behind = target.windows.get(target.windows.partition_point(dead)..).unwrap_or_default();
-        let meets = |id: &usize| life(*id).is_some_and(|life| life.meets(span));
-        behind.iter().copied().filter(meets).collect()
+        let is_dead = |id: &usize| life(*id).is_none_or(|life| life.last < span.first);
+        let later =
+            target.windows.get(target.windows.partition_point(is_dead)..).unwrap_or_default();
+        let overlaps = |id: &usize| life(*id).is_some_and(|life| life.overlaps(span));
+        later.iter().copied().filter(overlaps).collect()
     }
 
     /// Moves all windows of the part's buffer, which have the same shape, into the whole.
-    fn pitch_into(&mut self, goes: &Pair, step: usize) -> bool {
-        let (Some(p), Some(w)) = (self.get(goes.part), self.get(goes.whole)) else { return false };
+    fn pitch_into(&mut self, pair: &Pair, step: usize) -> bool {
+        let (Some(p), Some(w)) = (self.get(pair.part), self.get(pair.whole)) else { return false };
         let (from, to, shape) = (p.buffer, w.buffer, p.region);
         let is_alike = |&id: &usize| {
-            let takes = |window: &Window| window.region == shape && window.takes_pitch(Some(step));
-            self.all.get(id).is_some_and(takes)
+            let may_move =
+                |window: &Window| window.region == shape && window.takes_pitch(Some(step));
+            self.all.get(id).is_some_and(may_move)
         };
         let Some(buffer) = self.buffers.get(from) else { return false };
         if !shape.is_dense() || !buffer.windows.iter().all(is_alike) {
             return false;
         }
-        let moved = buffer.windows.iter().map(|&id| (id, goes.meet)).collect();
-        self.move_into(goes, from, to, moved)
+        let moved = buffer.windows.iter().map(|&id| Placed { id, region: pair.shared }).collect();
+        self.move_into(pair, from, to, moved)
     }
 
-    /// Moves all windows of buffer `from` into buffer `to`, so that offset `byte` of one becomes offset `at` of the
-    /// other.
-    fn shift_into(&mut self, goes: &Pair, from: usize, to: usize, [byte, at]: [usize; 2]) -> bool {
+    /// Moves all windows of buffer `from` into buffer `to`, so that `from_offset` becomes `to_offset`.
+    fn shift_into(
+        &mut self,
+        pair: &Pair,
+        from: usize,
+        to: usize,
+        [from_offset, to_offset]: [usize; 2],
+    ) -> bool {
         let Some(buffer) = self.buffers.get(from) else { return false };
         let moved = buffer.windows.iter().map(|&id| {
             let region = self.all.get(id)?.region;
-            let offset = region.offset.checked_add(at)?.checked_sub(byte)?;
-            Some((id, Region { offset, ..region }))
+            let offset = region.offset.checked_add(to_offset)?.checked_sub(from_offset)?;
+            Some(Placed { id, region: Region { offset, ..region } })
         });
         let Some(moved) = moved.collect() else { return false };
-        self.move_into(goes, from, to, moved)
+        self.move_into(pair, from, to, moved)
     }
 
-    fn move_into(
-        &mut self,
-        goes: &Pair,
-        from: usize,
-        to: usize,
-        moved: Vec<(usize, Region)>,
-    ) -> bool {
+    /// Moves all windows of buffer `from` to the regions `moved` of buffer `to`, if that is possible.
+    fn move_into(&mut self, pair: &Pair, from: usize, to: usize, moved: Vec<Placed>) -> bool {
         let (Some(source), Some(target)) = (self.buffers.get(from), self.buffers.get(to)) else {
             return false;
         };
         let fits = |region: &Region| {
-            let aligned = region.offset.is_multiple_of(self.align_bytes(target.memory));
-            aligned && region.end().is_some_and(|end| end <= target.bytes)
+            let is_aligned = region.offset.is_multiple_of(self.align_bytes(target.memory));
+            is_aligned && region.end().is_some_and(|end| end <= target.bytes)
         };
-        let stays = |id: &usize| Some((*id, self.all.get(*id)?.region));
-        let colliding = self.colliding(target, &moved, goes.share);
-        let staying: Vec<(usize, Region)> = colliding.iter().filter_map(stays).collect();
-        let free = |&(id, region): &(usize, Region)| {
-            fits(&region) && staying.iter().all(|other| self.may_meet(goes, (id, region), *other))
+        let placed = |&id: &usize| Some(Placed { id, region: self.all.get(id)?.region });
+        let colliding = self.colliding(target, &moved, pair.share);
+        let staying: Vec<Placed> = colliding.iter().filter_map(placed).collect();
+        let may_move = |window: &Placed| {
+            fits(&window.region)
+                && staying.iter().all(|other| self.may_overlap(pair, window, other))
         };
-        if !moved.iter().all(free) {
+        if !moved.iter().all(may_move) {
             return false;
         }
         let has_port = source.has_port;
-        let contents = [self.content(goes.part), self.content(goes.whole)];
-        let is_part = |&(id, _): &(usize, Region)| id == goes.part.0;
-        let [comes, other] = if moved.iter().any(is_part) { [0, 1] } else { [1, 0] };
-        for (id, region) in moved {
+        let contents = [self.content(pair.part), self.content(pair.whole)];
+        let is_part = |window: &Placed| window.id == pair.part.0;
+        let [moving, staying] = if moved.iter().any(is_part) { [0, 1] } else { [1, 0] };
+        for Placed { id, region } in moved {
             if let Some(window) = self.all.get_mut(id) {
                 (window.buffer, window.region) = (to, region);
                 // All windows of one content are in one buffer, so the list is complete.
-                if let (Share::Content, Some(content)) = (goes.share, contents[other])
-                    && Some(window.content) == contents[comes]
+                if let (Share::Content, Some(content)) = (pair.share, contents[staying])
+                    && Some(window.content) == contents[moving]
                 {
                     window.content = content;
                 }
@@ -431,42 +436,43 @@ impl Windows {
     }
 
     /// Returns whether two windows can be in one buffer after the first has moved.
-    fn may_meet(&self, goes: &Pair, moved: (usize, Region), stays: (usize, Region)) -> bool {
-        let (Some(a), Some(b)) = (self.all.get(moved.0), self.all.get(stays.0)) else {
+    fn may_overlap(&self, pair: &Pair, moved: &Placed, other: &Placed) -> bool {
+        let (Some(a), Some(b)) = (self.all.get(moved.id), self.all.get(other.id)) else {
             return false;
         };
-        if !moved.1.meets(&stays.1) {
-            return moved.1.is_clear_of(&stays.1) || !a.stays_out_of(b);
+        if !moved.region.overlaps(&other.region) {
+            return moved.region.is_clear_of(&other.region) || !a.stays_out_of(b);
         }
         let contents = [Some(a.content), Some(b.content)];
-        let (part, whole) = (self.content(goes.part), self.content(goes.whole));
-        let are_theirs = contents == [part, whole] || contents == [whole, part];
-        if goes.share == Share::Content && are_theirs {
+        let (part, whole) = (self.content(pair.part), self.content(pair.whole));
+        let are_of_pair = contents == [part, whole] || contents == [whole, part];
+        if pair.share == Share::Content && are_of_pair {
             if a.is_renewed_in(b) || b.is_renewed_in(a) {
                 return false;
             }
             // From now on they have the same content, whatever their lifetimes.
-            return moved.1.is_in(&goes.meet) || stays.1.is_in(&goes.meet);
+            return moved.region.is_in(&pair.shared) || other.region.is_in(&pair.shared);
         }
-        if self.is_apart(moved, stays) {
+        if self.are_used_apart(moved, other) {
             return true;
         }
-        match goes.share {
+        match pair.share {
             Share::Content | Share::Next => false,
             Share::Overwrite { at } => {
-                let pair = [goes.part.0, goes.whole.0];
-                let is_pair = pair == [moved.0, stays.0] || pair == [stays.0, moved.0];
-                is_pair && self.follows(goes.part, goes.whole, at)
+                let ids = [pair.part.0, pair.whole.0];
+                let is_pair = ids == [moved.id, other.id] || ids == [other.id, moved.id];
+                is_pair && self.follows(pair.part, pair.whole, at)
             }
         }
     }
 
     /// Returns whether one window holds nothing useful whenever the other one is live.
-    fn is_apart(&self, a: (usize, Region), b: (usize, Region)) -> bool {
-        let (Some(x), Some(y)) = (self.all.get(a.0), self.all.get(b.0)) else { return true };
+    fn are_used_apart(&self, a: &Placed, b: &Placed) -> bool {
+        let (Some(x), Some(y)) = (self.all.get(a.id), self.all.get(b.id)) else { return true };
         let (Some(x_life), Some(y_life)) = (x.life, y.life) else { return true };
         let is_free = |state: &Window, other: &Window, id: usize| {
-            let is_next = || a.1 == b.1 && state.idle.is_some_and(|idle| idle.next.0 == id);
+            let is_next =
+                || a.region == b.region && state.idle.is_some_and(|idle| idle.next.0 == id);
             match (state.idle, other.life) {
                 (Some(idle), Some(life)) => {
                     idle.after < life.first && (life.last < idle.until || is_next())
@@ -474,19 +480,26 @@ impl Windows {
                 (_, _) => false,
             }
         };
-        !x_life.meets(y_life) || is_free(x, y, b.0) || is_free(y, x, a.0)
+        !x_life.overlaps(y_life) || is_free(x, y, b.id) || is_free(y, x, a.id)
     }
 
-    /// Returns whether step `at` is the last to read the part, at least in its iteration, and the first to write the
+    /// Returns whether `step` is the last to read the part, at least in its iteration, and the first to write the
     /// whole.
-    fn follows(&self, part: WindowId, whole: WindowId, at: usize) -> bool {
+    fn follows(&self, part: WindowId, whole: WindowId, step: usize) -> bool {
         let (Some(part), Some(other)) = (self.get(part), self.get(whole)) else { return false };
-        let Some(life) = other.life.filter(|life| life.first == at) else { return false };
-        let ends = part.life.is_some_and(|life| life.last == at);
+        let Some(life) = other.life.filter(|life| life.first == step) else { return false };
+        let ends = part.life.is_some_and(|life| life.last == step);
         let is_idle =
-            |idle: Idle| idle.after == at && (life.last < idle.until || idle.next == whole);
+            |idle: Idle| idle.after == step && (life.last < idle.until || idle.next == whole);
         ends || part.idle.is_some_and(is_idle)
     }
+}
+
+/// A window with its region in a buffer.
+#[derive(Clone, Copy)]
+struct Placed {
+    id: usize,
+    region: Region,
 }
 
 /// Two windows that may share memory.
@@ -495,6 +508,6 @@ struct Pair {
     part: WindowId,
     whole: WindowId,
     /// The region that they would share.
-    meet: Region,
+    shared: Region,
     share: Share,
 }

@@ -1,4 +1,5 @@
-//! Next steps for a node that does not match the schema of a package's operator.
+//! Suggests next steps for a node that does not match the schema of a package's operator: what to declare in the package's
+//! config, or what to change in the model. Errors print them after `help:`.
 
 use udo_api::{DType, OpSchema};
 
@@ -13,7 +14,7 @@ pub(super) fn advice(graph: &TypedGraph, node: &Node, schema: &OpSchema) -> Opti
 
 /// Returns the line that declares an attribute which the schema lacks.
 fn undeclared(node: &Node, schema: &OpSchema) -> Option<String> {
-    let is_known = |name: &str| schema.params().iter().any(|of| of.attribute_name() == name);
+    let is_known = |name: &str| schema.params().iter().any(|param| param.attribute_name() == name);
     let (name, attr) = node.attrs.iter().find(|(name, _)| !is_known(name))?;
     let (list, dtype) = match attr {
         Attr::Int(int) if i32::try_from(*int).is_ok() => ("scalar_params", "INT_32"),
@@ -28,8 +29,8 @@ fn undeclared(node: &Node, schema: &OpSchema) -> Option<String> {
     let line = if is_identifier(name) {
         format!("{{\"name\": {name:?}, \"data_type\": {dtype:?}}}")
     } else {
-        let own = identifier(name);
-        format!("{{\"name\": {own:?}, \"attribute\": {name:?}, \"data_type\": {dtype:?}}}")
+        let param = identifier(name);
+        format!("{{\"name\": {param:?}, \"attribute\": {name:?}, \"data_type\": {dtype:?}}}")
     };
     Some(format!(
         "declare it in {list} of {} in the package's config: {line}; then `udo new` and `udo build`",
@@ -40,14 +41,14 @@ fn undeclared(node: &Node, schema: &OpSchema) -> Option<String> {
 /// Suggests a cast, or another declared type, for an input of a type that the operator does not accept.
 fn of_another_type(graph: &TypedGraph, node: &Node, schema: &OpSchema) -> Option<String> {
     let inputs = node.inputs.iter().enumerate();
-    let mut unfit = inputs.filter_map(|(index, &value)| {
+    let mut mismatches = inputs.filter_map(|(index, &value)| {
         let (port, desc) = (schema.input(index)?, graph.desc(value));
         (value.is_some() && !port_takes(port.types(), &desc)).then_some((port, desc))
     });
-    let (port, desc) = unfit.next()?;
+    let (port, desc) = mismatches.next()?;
     let found = desc.dtype().filter(|_| desc.encodings().is_none())?;
-    let wanted = port.types().iter().find(|wanted| in_onnx(*wanted).is_some())?;
-    let cast = format!("put a Cast to {} before the node in the model", in_onnx(wanted)?);
+    let expected = port.types().iter().find(|expected| in_onnx(*expected).is_some())?;
+    let cast = format!("put a Cast to {} before the node in the model", in_onnx(expected)?);
     Some(match in_config(found) {
         Some(dtype) => {
             format!("{cast}, or declare {dtype} for {:?} in the package's config", port.name())

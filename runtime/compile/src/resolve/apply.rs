@@ -1,4 +1,4 @@
-//! Evaluates nodes of a graph on other values than their own inputs.
+//! Evaluates a chain of nodes on a constant that replaces their own input. Passes use it to move operators across constants.
 
 use super::TypedGraph;
 use crate::compiler::Compiler;
@@ -6,16 +6,16 @@ use crate::resolve::bind_builtin;
 use udo_graph::graph::{Graph, NodeId};
 use udo_graph::memory::Tensor;
 
-/// Applies a chain of nodes to a constant: the first node to `to`, each later one to the result of the one before. Each
-/// node reads that value at the port beside it and known values at its other ports. Returns `None` if a node cannot be
-/// computed before a run.
+/// Applies a chain of nodes to `constant`: the first node to the constant, each later one to the previous result. `nodes`
+/// lists each node with the port that reads this value; its other inputs must be constants. Returns `None` if a node
+/// cannot be computed before a run.
 pub(crate) fn apply_to_constant(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
     nodes: &[(NodeId, usize)],
-    to: Tensor,
+    constant: Tensor,
 ) -> Option<Tensor> {
-    let mut apart = TypedGraph(Graph {
+    let mut scratch_graph = TypedGraph(Graph {
         name: graph.name.clone(),
         nodes: Vec::new(),
         values: Vec::new(),
@@ -27,19 +27,21 @@ pub(crate) fn apply_to_constant(
         affinity: Vec::new(),
         compiled: Vec::new(),
     });
-    let mut made = apart.add_constant("", to);
+    let mut result = scratch_graph.add_constant("", constant);
     for &(id, port) in nodes {
         let mut node = graph.node(id).ok()?.node.clone();
-        for (at, input) in node.inputs.iter_mut().enumerate() {
+        for (index, input) in node.inputs.iter_mut().enumerate() {
             *input = match input {
-                Some(_) if at == port => Some(made),
-                Some(other) => Some(apart.add_constant("", graph.known(Some(*other))?.clone())),
+                Some(_) if index == port => Some(result),
+                Some(other) => {
+                    Some(scratch_graph.add_constant("", graph.known(Some(*other))?.clone()))
+                }
                 None => None,
             };
         }
-        made = apart.add_value("");
-        node.outputs = vec![Some(made)];
-        bind_builtin(compiler, &mut apart, node).ok()?;
+        result = scratch_graph.add_value("");
+        node.outputs = vec![Some(result)];
+        bind_builtin(compiler, &mut scratch_graph, node).ok()?;
     }
-    apart.known(Some(made)).cloned()
+    scratch_graph.known(Some(result)).cloned()
 }

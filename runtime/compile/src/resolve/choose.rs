@@ -12,10 +12,10 @@ use udo_graph::graph::{Node, ONNX_DOMAIN};
 impl BindOptions {
     /// Returns the package that a node is bound to by its type, or by its domain and type.
     fn package_of(&self, node: &Node) -> Option<&str> {
-        let whole = || self.bind.get(&format!("{}:{}", node.domain, node.op));
-        let package = self.bind.get(&node.op);
-        let of_domain = if self.bind.is_empty() { None } else { whole() };
-        of_domain.or(package).map(String::as_str)
+        let with_domain = || self.bind.get(&format!("{}:{}", node.domain, node.op));
+        // Most models bind nothing: avoid formatting a key for each node.
+        let by_domain_and_type = if self.bind.is_empty() { None } else { with_domain() };
+        by_domain_and_type.or_else(|| self.bind.get(&node.op)).map(String::as_str)
     }
 }
 
@@ -39,14 +39,16 @@ pub(super) fn choose(
     options: &BindOptions,
 ) -> Result<(OpEntry, Option<String>), ResolveError> {
     if let Some(package) = options.package_of(node) {
-        let found = best(operators, node, |entry| operators.package_name(entry.package) == package);
+        let bound = best(operators, node, |entry| operators.package_name(entry.package) == package);
         let wrong = || ResolveError::WrongBind { op: node.op.clone(), package: package.to_owned() };
-        return found.first().map(|&entry| (entry, None)).ok_or_else(wrong);
+        return bound.first().map(|&entry| (entry, None)).ok_or_else(wrong);
     }
+    // Packages of any domain may implement a node without a domain that ONNX does not define.
     let is_free = node.domain.is_empty() && !is_of_onnx(operators, node);
-    let takes = |entry: &OpEntry| is_free || fit(operators, entry, node) != Fit::Foreign;
-    let (built_in, packaged): (Vec<_>, Vec<_>) =
-        best(operators, node, takes).into_iter().partition(|e| operators.is_builtin(e.package));
+    let is_candidate = |entry: &OpEntry| is_free || fit(operators, entry, node) != Fit::Foreign;
+    let (built_in, packaged): (Vec<_>, Vec<_>) = best(operators, node, is_candidate)
+        .into_iter()
+        .partition(|e| operators.is_builtin(e.package));
     let names = || packaged.iter().map(|entry| operators.package_name(entry.package).to_owned());
     match (packaged.as_slice(), built_in.first()) {
         ([], None) => Err(ResolveError::MissingOps { all: vec![MissingOp::new(node, operators)] }),
@@ -75,9 +77,9 @@ pub(super) fn packages_with(operators: &Operators, node: &Node) -> Vec<String> {
 
 /// Returns the accepted operators of a node's type: for each package the one that matches the node's domain best. A
 /// built-in operator matches only its own domain.
-fn best(operators: &Operators, node: &Node, wanted: impl Fn(&OpEntry) -> bool) -> Vec<OpEntry> {
+fn best(operators: &Operators, node: &Node, accepts: impl Fn(&OpEntry) -> bool) -> Vec<OpEntry> {
     let mut best: Vec<(Fit, OpEntry)> = Vec::new();
-    for entry in operators.ops_named(&node.op).filter(|entry| wanted(entry)) {
+    for entry in operators.ops_named(&node.op).filter(|entry| accepts(entry)) {
         let fit = fit(operators, entry, node);
         if operators.is_builtin(entry.package) && fit != Fit::Exact {
             continue;
@@ -89,23 +91,24 @@ fn best(operators: &Operators, node: &Node, wanted: impl Fn(&OpEntry) -> bool) -
         }
     }
     // A package named like the domain takes precedence over other packages with that domain.
-    let is_called = |(_, entry): &(Fit, OpEntry)| {
+    let is_named_like_domain = |(_, entry): &(Fit, OpEntry)| {
         !node.domain.is_empty() && operators.package_name(entry.package) == node.domain
     };
-    if best.iter().any(is_called) {
-        best.retain(is_called);
+    if best.iter().any(is_named_like_domain) {
+        best.retain(is_named_like_domain);
     }
     best.into_iter().map(|(_, entry)| entry).collect()
 }
 
+/// Returns how well an operator matches a node's domain.
 fn fit(operators: &Operators, entry: &OpEntry, node: &Node) -> Fit {
-    let (own, package) = (entry.def.schema().domain(), operators.package_name(entry.package));
-    let is_same = match own {
+    let (op_domain, package) = (entry.def.schema().domain(), operators.package_name(entry.package));
+    let is_same = match op_domain {
         "" => operators.is_builtin(entry.package) && node.domain.is_empty(),
         ONNX_DOMAIN => node.domain.is_empty(),
-        own => own == node.domain,
+        op_domain => op_domain == node.domain,
     };
-    match own {
+    match op_domain {
         _ if is_same => Fit::Exact,
         "" if node.domain.is_empty() => Fit::AnyDomain,
         "" if package == node.domain => Fit::Exact,

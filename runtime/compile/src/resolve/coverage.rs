@@ -1,4 +1,4 @@
-//! Lists the available operators and the element types that each core supports.
+//! Lists the available operators and the element types that each core supports, for `udo ops` and the documentation.
 
 use udo_api::{Core, Side, TypeSet};
 
@@ -45,7 +45,7 @@ fn types_on(operators: &Operators, entry: &OpEntry, core: Core) -> Result<TypeSe
     let schema = entry.def.schema();
     let side = if schema.inputs().is_empty() { Side::Output } else { Side::Input };
     let kernels = operators.kernels_for(entry.package, core)?;
-    let own = kernels.iter().filter(|kernel| std::ptr::eq(kernel.op, entry.def));
-    let types = own.map(|kernel| port_types(schema, kernel.def, core, (side, 0), |_| None));
+    let op_kernels = kernels.iter().filter(|kernel| std::ptr::eq(kernel.op, entry.def));
+    let types = op_kernels.map(|kernel| port_types(schema, kernel.def, core, (side, 0), |_| None));
     Ok(types.fold(TypeSet::EMPTY, TypeSet::or))
 }

@@ -1,4 +1,4 @@
-//! Fills in inputs and attributes that a node omits.
+//! Fills in the inputs and attributes that a node omits, from the defaults of its operator's schema.
 
 use udo_api::abi::ValueKind;
 use udo_api::{DType, Encoding, Encodings, Error, Facts, OpDef, OpSchema, Port, Shape};
@@ -69,17 +69,18 @@ fn quantized(port: &Port, tensor: &Tensor) -> Option<Quantized> {
         (DType::I16, -32768.0, 32767.0),
     ];
     let numbers = tensor.get::<f32>()?;
-    let is_stored = |(dtype, ..): &&(DType, f64, f64)| {
+    let has_type = |(dtype, ..): &&(DType, f64, f64)| {
         port.core_types().iter().any(|core| core.types().has(*dtype))
     };
-    let &(dtype, least, most) = STORED.iter().find(is_stored)?;
-    let ends = numbers.iter().fold([0.0_f32; 2], |[min, max], &n| [min.min(n), max.max(n)]);
-    let [min, max] = ends.map(f64::from);
+    let &(dtype, least, most) = STORED.iter().find(has_type)?;
+    // The range includes 0, so that 0 has an exact quantized value.
+    let range = numbers.iter().fold([0.0_f32; 2], |[min, max], &n| [min.min(n), max.max(n)]);
+    let [min, max] = range.map(f64::from);
     let width = if max > min { max - min } else { 1.0 };
     let zero = least - (min * (most - least) / width).round();
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "between the ends of a type of 16 bits at most; and a step that is single"
+        reason = "the zero point lies between the bounds of a 16-bit type; a scale is f32"
     )]
     let encoding = Encoding { scale: (width / (most - least)) as f32, zero_point: zero as i32 };
     Some(Quantized { dtype, encodings: Encodings::PerTensor(encoding) })
@@ -90,9 +91,10 @@ fn quantized(port: &Port, tensor: &Tensor) -> Option<Quantized> {
 fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Tensor, NoDefault> {
     let fail = |why| NoDefault { port: port.name(), why };
     let types = port.types();
-    let mut alike = inputs.filter(|dtype| dtype.is_float() && types.has(*dtype));
+    let mut float_inputs = inputs.filter(|dtype| dtype.is_float() && types.has(*dtype));
     let first = || types.iter().next();
-    let dtype = alike.next().filter(|_| types.has(DType::F32)).or_else(first).unwrap_or(DType::F32);
+    let dtype =
+        float_inputs.next().filter(|_| types.has(DType::F32)).or_else(first).unwrap_or(DType::F32);
     let (numbers, shape) = match port.default_value() {
         ValueKind::Float(value) => (vec![value], Ok(Shape::SCALAR)),
         ValueKind::Floats(values) => (values.to_vec(), Shape::new(&[values.len()])),

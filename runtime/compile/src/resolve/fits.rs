@@ -1,4 +1,5 @@
-//! Checks whether a kernel accepts a node, before placement.
+//! Checks whether a kernel accepts a node, before placement. A node with bounded extents (known only up to a maximum) that
+//! no kernel accepts is deferred: it is planned during the run, when the extents are known.
 
 use udo_api::{Core, KernelDef, PortRule, Side, TensorDesc};
 use udo_host::finalize;
@@ -17,40 +18,42 @@ pub(super) fn check_bounded(
     graph: &TypedGraph,
 ) -> Result<(), ResolveError> {
     let Some(bound) = graph.nodes.last() else { return Ok(()) };
-    let refuse = |reason: String| graph.want_extents(&bound.node, reason);
-    if refuse(String::new()).is_none() {
+    let deferral = |reason: String| graph.want_extents(&bound.node, reason);
+    if deferral(String::new()).is_none() {
         return Ok(());
     }
     let kernels = kernels_of(compiler.operators, bound, Core::CPU);
     let fits =
         |bounded| move |entry: &&KernelEntry| graph.fits_as(bound, entry.def, Core::CPU, bounded);
     let mut reason = None;
-    for entry in kernels.iter().filter(fits(Bounded::AsItIs)) {
+    for entry in kernels.iter().filter(fits(Bounded::Checked)) {
         let call = call(compiler.operators, bound, "finalize");
-        let made =
+        let finalized =
             exit_guard::with_record(&call, || finalize(entry.def, &graph.placed(bound), host()));
-        match made {
+        match finalized {
             Ok(_) => return Ok(()),
             Err(refusal) => reason = Some(refusal.to_string()),
         }
     }
     // If no kernel accepts fixed extents either, placement reports the reason.
-    let would = kernels.iter().any(|entry| fits(Bounded::AsFixed)(&entry));
+    let fits_fixed = kernels.iter().any(|entry| fits(Bounded::AsFixed)(&entry));
     let reason = reason.unwrap_or_else(|| "no kernel supports bounded extents".to_owned());
-    refuse(reason).filter(|_| would).map_or(Ok(()), Err)
+    deferral(reason).filter(|_| fits_fixed).map_or(Ok(()), Err)
 }
 
 /// How bounded tensors are compared with a kernel's ports.
 #[derive(Clone, Copy)]
 enum Bounded {
-    AsItIs,
+    /// The port must support bounded extents.
+    Checked,
+    /// The extents count as fixed.
     AsFixed,
 }
 
 impl TypedGraph {
     /// Returns whether a kernel of `core` accepts a node's tensors.
     pub(super) fn fits(&self, bound: &BoundNode, kernel: &KernelDef, core: Core) -> bool {
-        self.fits_as(bound, kernel, core, Bounded::AsItIs)
+        self.fits_as(bound, kernel, core, Bounded::Checked)
     }
 
     fn fits_as(&self, bound: &BoundNode, kernel: &KernelDef, core: Core, bounded: Bounded) -> bool {
@@ -59,7 +62,7 @@ impl TypedGraph {
         };
         let (inputs, outputs) = (descs(&bound.node.inputs), descs(&bound.node.outputs));
         let schema = bound.op.schema();
-        let takes = |side: Side, descs: &[TensorDesc]| {
+        let accepts = |side: Side, descs: &[TensorDesc]| {
             let mut descs = descs.iter().enumerate().filter(|(_, desc)| !desc.is_absent());
             descs.all(|(index, desc)| {
                 let rule = port_rule(schema, kernel, side, index);
@@ -71,6 +74,6 @@ impl TypedGraph {
                     && takes_encoding(rule, desc)
             })
         };
-        takes(Side::Input, &inputs) && takes(Side::Output, &outputs)
+        accepts(Side::Input, &inputs) && accepts(Side::Output, &outputs)
     }
 }

@@ -1,4 +1,8 @@
-//! Tracks extents that depend on the elements of computed shapes, in models with open dimensions.
+//! Tracks open extents: those that may differ in the next plan, because they depend on the elements of a shape that was
+//! computed from open dimensions.
+//!
+//! A plan is made for fixed extents, and its graph has constants computed from them. Such constants are open: if another
+//! plan is made, they have other elements.
 
 use udo_api::{Dim, OpDef, Shape, TensorDesc};
 use udo_host::infer;
@@ -28,7 +32,7 @@ impl TypedGraph {
         if !node.inputs.iter().any(is_open) {
             return false;
         }
-        // The shapes without those elements, if they can be inferred.
+        // Infer again without the open elements: equal shapes do not depend on them.
         let mut view = self.view(node, params);
         for (constant, value) in view.constants.iter_mut().zip(&node.inputs) {
             if is_open(value) {
@@ -39,7 +43,7 @@ impl TypedGraph {
     }
 }
 
-/// Makes every fixed dimension open: which of them stay the same cannot be told.
+/// Makes every fixed dimension open, because it is unknown which of them stay the same.
 pub(super) fn all(desc: &mut TensorDesc) {
     let open = |dim: Dim| match dim {
         Dim::Fixed(extent) => Dim::Open(extent),

@@ -1,5 +1,6 @@
-//! Upgrades nodes of older operator sets to the newest form of their operator. The table has one row for each change of
-//! an operator, and for each operator that is composed of others.
+//! Upgrades nodes of older ONNX operator sets to the newest version of their operator, so that each built-in operator is
+//! implemented once. [`UPGRADES`] has one row for each change of an operator between two operator sets. It also has a row
+//! for each operator without a kernel of its own that is converted to other operators, such as ONNX Runtime's fused ones.
 //!
 //! Only nodes of built-in operators are upgraded; a package gets nodes as the model has them. Besides this folder, only
 //! `pass/patterns` knows operators by name.
@@ -38,7 +39,7 @@ pub(super) use half_precision::widen;
 use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;
 
-/// Marks operators that are composed of others in every operator set.
+/// The operator set of rows that apply to nodes of every operator set.
 pub(super) const EVER: u32 = u32::MAX;
 
 /// The domain of ONNX Runtime's own operators.
@@ -80,21 +81,24 @@ enum Change {
     By(fn(&mut Edit<'_>) -> Result<(), String>),
 }
 
+/// Returns a row for a change of one of ONNX's own operators.
 const fn onnx(op: &'static str, since: u32, change: Change) -> Upgrade {
     Upgrade { domain: "", op, since, change }
 }
 
+/// Returns a row that renames an operator of any operator set.
 const fn renamed(domain: &'static str, op: &'static str, to: [&'static str; 2]) -> Upgrade {
     let [to_domain, to_op] = to;
     Upgrade { domain, op, since: EVER, change: Rename(to_domain, to_op) }
 }
 
+/// Returns a row that replaces an operator of any operator set by others.
 const fn composed(
     domain: &'static str,
     op: &'static str,
-    of: fn(&mut Edit<'_>) -> Result<(), String>,
+    compose: fn(&mut Edit<'_>) -> Result<(), String>,
 ) -> Upgrade {
-    Upgrade { domain, op, since: EVER, change: Compose(of) }
+    Upgrade { domain, op, since: EVER, change: Compose(compose) }
 }
 
 /// All upgrades: sorted by operator, and for one operator in the order in which they are applied.
@@ -105,7 +109,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("And", 7, By(broadcast::align)),
     onnx("BatchNormalization", 6, Drop("consumed_inputs")),
     onnx("BatchNormalization", 7, By(batch_norm::refuse_training)),
-    onnx("BatchNormalization", 9, By(batch_norm::of_positions)),
+    onnx("BatchNormalization", 9, By(batch_norm::from_positions)),
     onnx("BatchNormalization", 14, By(batch_norm::refuse_statistics)),
     onnx("Cast", 6, By(cast::name_to_number)),
     onnx("Ceil", 6, Drop("consumed_inputs")),
@@ -117,7 +121,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Div", 7, By(broadcast::align)),
     onnx("Dropout", 6, Drop("consumed_inputs")),
     onnx("Dropout", 7, By(dropout::refuse_training)),
-    onnx("Dropout", 10, By(dropout::mask_of_numbers)),
+    onnx("Dropout", 10, By(dropout::mask_to_data_type)),
     onnx("Dropout", 12, By(dropout::ratio_to_input)),
     onnx("Elu", 6, Drop("consumed_inputs")),
     onnx("Equal", 7, By(broadcast::align)),
@@ -172,7 +176,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Selu", 6, Real("gamma", 1.0507)),
     onnx("Sigmoid", 6, Drop("consumed_inputs")),
     composed("", "SimplifiedLayerNormalization", composed::rms_norm),
-    onnx("Slice", 10, By(slice::cuts_to_inputs)),
+    onnx("Slice", 10, By(slice::bounds_to_inputs)),
     onnx("Softmax", 13, By(softmax::flatten)),
     onnx("Split", 13, Input("split")),
     onnx("Split", 18, By(split::count_outputs)),
@@ -187,12 +191,12 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Upsample", 9, By(resize::scales_to_input)),
     onnx("Upsample", 10, Rename("", "Resize")),
     onnx("Xor", 7, By(broadcast::align)),
-    composed(MICROSOFT, "Attention", attention::of_one_matrix),
+    composed(MICROSOFT, "Attention", attention::with_one_matrix),
     composed(MICROSOFT, "BiasAdd", fused::bias_add),
     composed(MICROSOFT, "BiasGelu", composed::bias_gelu),
     composed(MICROSOFT, "BiasSplitGelu", fused::bias_split_gelu),
     composed(MICROSOFT, "CDist", twins::c_dist),
-    composed(MICROSOFT, "EmbedLayerNormalization", embed::numbers),
+    composed(MICROSOFT, "EmbedLayerNormalization", embed::float),
     composed(MICROSOFT, "ExpandDims", twins::expand_dims),
     composed(MICROSOFT, "FastGelu", composed::fast_gelu),
     composed(MICROSOFT, "FusedConv", fused::conv),
@@ -200,11 +204,11 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "FusedMatMul", composed::fused_mat_mul),
     composed(MICROSOFT, "GatherND", twins::same),
     composed(MICROSOFT, "GridSample", twins::grid_sample),
-    composed(MICROSOFT, "MultiHeadAttention", attention::of_heads),
+    composed(MICROSOFT, "MultiHeadAttention", attention::multi_head),
     composed(MICROSOFT, "NhwcConv", fused::nhwc_conv),
     composed(MICROSOFT, "NhwcMaxPool", fused::nhwc_max_pool),
     composed(MICROSOFT, "Pad", twins::pad),
-    composed(MICROSOFT, "QAttention", attention::of_quantized),
+    composed(MICROSOFT, "QAttention", attention::with_quantized_matrix),
     composed(MICROSOFT, "QEmbedLayerNormalization", embed::quantized),
     composed(MICROSOFT, "QLinearConv", fused::q_linear_conv),
     composed(MICROSOFT, "QLinearReduceMean", quantized::reduce_mean),
@@ -282,11 +286,11 @@ pub(super) fn upgrade(
     graph: &mut TypedGraph,
     node: &mut Node,
 ) -> Result<Vec<Node>, ResolveError> {
-    let behind = apply_upgrades(compiler, graph, node)?;
+    let consumers = apply_upgrades(compiler, graph, node)?;
     if node.domain.is_empty() {
         node.opset = node.opset.max(NEWEST);
     }
-    Ok(behind)
+    Ok(consumers)
 }
 
 /// Upgrades a node, and returns the nodes to add after it.
@@ -305,16 +309,16 @@ pub(super) fn apply_rows<'r>(
     graph: &mut TypedGraph,
     node: &mut Node,
 ) -> Result<Vec<Node>, ResolveError> {
-    let mut behind = Vec::new();
+    let mut consumers = Vec::new();
     for row in rows {
         if row.takes(node) {
-            let mut edit = Edit { compiler, graph, node, behind: &mut behind };
+            let mut edit = Edit { compiler, graph, node, consumers: &mut consumers };
             row.change.apply(&mut edit).map_err(|reason| {
                 ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
             })?;
         }
     }
-    Ok(behind)
+    Ok(consumers)
 }
 
 #[cfg(test)]
@@ -322,19 +326,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_in_order_and_for_operators_that_are_there() {
+    fn rows_are_sorted_and_upgrade_to_known_operators() {
         let order = |row: &Upgrade| (row.domain, row.op, row.since);
         assert!(UPGRADES.is_sorted_by_key(order));
         let operators = crate::testing::resources().operators;
         for row in UPGRADES {
             if let Compose(_) = row.change {
-                let mut same = operators.ops_named(row.op);
-                assert!(same.all(|op| op.def.schema().domain() != row.domain), "{row:?}");
+                let mut namesakes = operators.ops_named(row.op);
+                assert!(namesakes.all(|op| op.def.schema().domain() != row.domain), "{row:?}");
                 continue;
             }
             assert!(row.since <= NEWEST || matches!(row.change, Rename(..)), "{row:?}");
-            let renamed = UPGRADES.iter().find_map(|of| match of.change {
-                Rename(domain, op) if (of.domain, of.op) == (row.domain, row.op) => {
+            let renamed = UPGRADES.iter().find_map(|rename| match rename.change {
+                Rename(domain, op) if (rename.domain, rename.op) == (row.domain, row.op) => {
                     Some((domain, op))
                 }
                 _ => None,

@@ -1,4 +1,4 @@
-//! Operations on images, which are channels-last unless their description says otherwise.
+//! Maps the operations of `NNRt` on images, which are channels-last unless the tensor's description says otherwise.
 //!
 //! The operators of this runtime have channels second: transposes are added around them, and passes remove those that
 //! cancel out.
@@ -9,7 +9,7 @@ use super::{Lower, Result, invalid};
 use udo_engine::device::{Extent, SpecDetails};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The index of `valid` in `pad_mode`.
+/// The index of `valid` among the choices of attribute `pad_mode`.
 const VALID: i64 = 1;
 
 pub(super) fn avg_pool(lower: &mut Lower<'_>) -> Result<()> {
@@ -20,37 +20,39 @@ pub(super) fn max_pool(lower: &mut Lower<'_>) -> Result<()> {
     pool(lower, "MaxPool", "GlobalMaxPool")
 }
 
-fn pool(lower: &mut Lower<'_>, windows: &str, global: &str) -> Result<()> {
+/// Lowers a pooling with windows, or over the whole image.
+fn pool(lower: &mut Lower<'_>, windows_op: &str, global_op: &str) -> Result<()> {
     let images = images(lower, 0)?;
     let y = if lower.flag("global")? {
-        lower.node(global, &[images], &[])
+        lower.node(global_op, &[images], &[])
     } else {
         let kernel = lower.exactly::<2>("kernel_size")?;
         let mut attrs = vec![("kernel_shape", Attr::Ints(kernel.to_vec()))];
         attrs.extend(strides(lower)?);
         attrs.extend(pads(lower)?);
         attrs.push(("ceil_mode", Attr::Int(lower.int("round_mode")?)));
-        lower.node(windows, &[images], &attrs)
+        lower.node(windows_op, &[images], &attrs)
     };
     give_images(lower, y)
 }
 
 pub(super) fn conv(lower: &mut Lower<'_>) -> Result<()> {
     let group = lower.int("group")?;
-    product(lower, group)
+    convolution(lower, group)
 }
 
-/// Depthwise convolution.
+/// Lowers a depthwise convolution: a group for each input channel.
 pub(super) fn depthwise(lower: &mut Lower<'_>) -> Result<()> {
     let channels = if lower.is_nchw(0)? { 1 } else { lower.rank(0)?.saturating_sub(1) };
     let Some(Extent::Fixed(channels)) = lower.input(0)?.extent(channels) else {
         let found = lower.input(0)?;
         return Err(invalid(format!("input 0 is {found}, expected channels that are fixed")));
     };
-    product(lower, i64::try_from(channels).unwrap_or(i64::MAX))
+    convolution(lower, i64::try_from(channels).unwrap_or(i64::MAX))
 }
 
-fn product(lower: &mut Lower<'_>, group: i64) -> Result<()> {
+/// Lowers a convolution.
+fn convolution(lower: &mut Lower<'_>, group: i64) -> Result<()> {
     let x = images(lower, 0)?;
     let weights = weights(lower, &[0, 3, 1, 2])?;
     let bias = lower.bias(2)?;
@@ -65,7 +67,8 @@ fn product(lower: &mut Lower<'_>, group: i64) -> Result<()> {
 pub(super) fn conv_transpose(lower: &mut Lower<'_>) -> Result<()> {
     let group = lower.int("group")?;
     let x = images(lower, 0)?;
-    let weights = if group == 1 { weights(lower, &[3, 0, 1, 2])? } else { grouped(lower, group)? };
+    let weights =
+        if group == 1 { weights(lower, &[3, 0, 1, 2])? } else { grouped_weights(lower, group)? };
     let bias = lower.bias(2)?;
     let mut attrs = vec![("group", Attr::Int(group))];
     attrs.extend(strides(lower)?);
@@ -82,41 +85,42 @@ fn weights(lower: &mut Lower<'_>, perm: &[i64]) -> Result<ValueId> {
     if spec.rank() != perm.len() {
         return Err(invalid(format!("input 1 is {spec}, expected {} dimensions", perm.len())));
     }
-    let moved = lower.transposed(stored, perm);
+    let permuted = lower.transposed(stored, perm);
     match spec.encodings() {
-        None => Ok(moved),
+        None => Ok(permuted),
         Some(encodings) => {
-            let encodings = moved_axis(encodings, perm)?;
-            lower.dequantized(moved, spec.dtype(), encodings)
+            let encodings = permuted_encodings(encodings, perm)?;
+            lower.dequantized(permuted, spec.dtype(), encodings)
         }
     }
 }
 
 /// Returns encodings for permuted axes.
-fn moved_axis(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
-    let Encodings::PerAxis(of) = encodings else { return Ok(encodings) };
-    let is_it = |&from: &i64| usize::try_from(from).is_ok_and(|from| from == of.axis());
-    let axis = perm.iter().position(is_it).unwrap_or(of.axis());
-    let made = AxisEncoding::intern(axis, of.scales(), of.zero_points());
-    made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
+fn permuted_encodings(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
+    let Encodings::PerAxis(encoding) = encodings else { return Ok(encodings) };
+    let is_encoded_axis =
+        |&from: &i64| usize::try_from(from).is_ok_and(|from| from == encoding.axis());
+    let axis = perm.iter().position(is_encoded_axis).unwrap_or(encoding.axis());
+    let permuted = AxisEncoding::intern(axis, encoding.scales(), encoding.zero_points());
+    permuted.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
 }
 
 /// Returns weights of a grouped transposed convolution: the input channels of each group, which are last, move next to
 /// the groups.
-fn grouped(lower: &mut Lower<'_>, group: i64) -> Result<ValueId> {
-    let &[outputs, high, wide, inputs] = lower.extents(1)?.as_slice() else {
+fn grouped_weights(lower: &mut Lower<'_>, group: i64) -> Result<ValueId> {
+    let &[outputs, height, width, inputs] = lower.extents(1)?.as_slice() else {
         return Err(invalid(format!("input 1 is {}, expected 4 dimensions", lower.input(1)?)));
     };
-    let of_group = usize::try_from(group).ok().filter(|&group| group > 0);
-    let of_group = of_group.filter(|&group| outputs.is_multiple_of(group)).ok_or_else(|| {
+    let groups = usize::try_from(group).ok().filter(|&group| group > 0);
+    let groups = groups.filter(|&group| outputs.is_multiple_of(group)).ok_or_else(|| {
         invalid(format!("attribute \"group\" is {group}, expected a divisor of {outputs}"))
     })?;
-    let [own, high, wide, inputs] = [outputs / of_group, high, wide, inputs]
+    let [group_outputs, height, width, inputs] = [outputs / groups, height, width, inputs]
         .map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
     let weights = lower.x(1)?;
-    let apart = lower.reshaped(weights, &[group, own, high, wide, inputs])?;
-    let moved = lower.transposed(apart, &[0, 4, 1, 2, 3]);
-    lower.reshaped(moved, &[-1, own, high, wide])
+    let by_group = lower.reshaped(weights, &[group, group_outputs, height, width, inputs])?;
+    let inputs_second = lower.transposed(by_group, &[0, 4, 1, 2, 3]);
+    lower.reshaped(inputs_second, &[-1, group_outputs, height, width])
 }
 
 fn strides(lower: &Lower<'_>) -> Result<Option<(&'static str, Attr)>> {
@@ -147,11 +151,11 @@ fn images(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
         let found = lower.input(port)?;
         return Err(invalid(format!("input {port} is {found}, expected images of 4 dimensions")));
     }
-    second(lower, port)
+    channels_second(lower, port)
 }
 
 /// Returns the real values of an input of any rank with its channels second.
-fn second(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
+fn channels_second(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     let (x, rank) = (lower.x(port)?, lower.rank(port)?);
     if lower.is_nchw(port)? || rank < 3 {
         return Ok(x);
@@ -159,6 +163,7 @@ fn second(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     Ok(lower.transposed(x, &to_second(rank)))
 }
 
+/// Returns the permutation that moves channels from the last axis to the second.
 fn to_second(rank: usize) -> Vec<i64> {
     let axes: Vec<i64> = (0i64..).take(rank).collect();
     let [batch, inner @ .., last] = axes.as_slice() else { return axes };
@@ -173,7 +178,7 @@ fn to_last(rank: usize) -> Vec<i64> {
 }
 
 /// Moves channels to their position in input 0.
-fn back(lower: &mut Lower<'_>, y: ValueId) -> Result<ValueId> {
+fn restore_channels(lower: &mut Lower<'_>, y: ValueId) -> Result<ValueId> {
     let rank = lower.rank(0)?;
     if lower.is_nchw(0)? || rank < 3 {
         return Ok(y);
@@ -189,28 +194,28 @@ fn give_images(lower: &mut Lower<'_>, y: ValueId) -> Result<()> {
         1 => lower.node("Relu", &[y], &[]),
         _ => lower.clipped(y, Some(0.0), Some(6.0))?,
     };
-    let y = back(lower, y)?;
+    let y = restore_channels(lower, y)?;
     lower.give(0, y)
 }
 
 pub(super) fn batch_norm(lower: &mut Lower<'_>) -> Result<()> {
-    let x = second(lower, 0)?;
+    let x = channels_second(lower, 0)?;
     let mut inputs = vec![x];
     for port in 1..5 {
         inputs.push(lower.x(port)?);
     }
     let epsilon = [("epsilon", Attr::Float(lower.float("epsilon")?))];
     let y = lower.node("BatchNormalization", &inputs, &epsilon);
-    let y = back(lower, y)?;
+    let y = restore_channels(lower, y)?;
     lower.give(0, y)
 }
 
 pub(super) fn instance_norm(lower: &mut Lower<'_>) -> Result<()> {
-    let x = second(lower, 0)?;
+    let x = channels_second(lower, 0)?;
     let inputs = [x, lower.x(1)?, lower.x(2)?];
     let epsilon = [("epsilon", Attr::Float(lower.float("epsilon")?))];
     let y = lower.node("InstanceNormalization", &inputs, &epsilon);
-    let y = back(lower, y)?;
+    let y = restore_channels(lower, y)?;
     lower.give(0, y)
 }
 
@@ -249,9 +254,9 @@ pub(super) fn resize(lower: &mut Lower<'_>) -> Result<()> {
         1 => "align_corners",
         _ => "half_pixel",
     };
-    let (high, wide) = (lower.int("new_height")?, lower.int("new_width")?);
+    let (height, width) = (lower.int("new_height")?, lower.int("new_width")?);
     let images = images(lower, 0)?;
-    let sizes = lower.int_list(&[high, wide])?;
+    let sizes = lower.int_list(&[height, width])?;
     let policy = if lower.flag("preserve_aspect_ratio")? { "not_larger" } else { "stretch" };
     let text = |text: &str| Attr::Text(text.to_owned());
     let attrs = [
@@ -262,7 +267,7 @@ pub(super) fn resize(lower: &mut Lower<'_>) -> Result<()> {
         ("exclude_outside", Attr::Int(lower.int("exclude_outside")?)),
     ];
     let y = lower.node_of("Resize", &[Some(images), None, None, Some(sizes)], &attrs);
-    let y = back(lower, y)?;
+    let y = restore_channels(lower, y)?;
     lower.give(0, y)
 }
 
@@ -272,19 +277,19 @@ pub(super) fn lrn(lower: &mut Lower<'_>) -> Result<()> {
     let size = size.filter(|_| radius >= 0).ok_or_else(|| {
         invalid(format!("attribute \"depth_radius\" is {radius}, expected a number of channels"))
     })?;
-    let of_each = i32::try_from(size).map(f64::from).map_err(|_| {
+    let divisor = i32::try_from(size).map(f64::from).map_err(|_| {
         invalid(format!("attribute \"depth_radius\" is {radius}, expected fewer channels"))
     })?;
     let images = images(lower, 0)?;
     let attrs = [
         ("size", Attr::Int(size)),
         // ONNX divides alpha by the size.
-        ("alpha", Attr::Float(lower.float("alpha")? * of_each)),
+        ("alpha", Attr::Float(lower.float("alpha")? * divisor)),
         ("beta", Attr::Float(lower.float("beta")?)),
         ("bias", Attr::Float(lower.float("bias")?)),
     ];
     let y = lower.node("LRN", &[images], &attrs);
-    let y = back(lower, y)?;
+    let y = restore_channels(lower, y)?;
     lower.give(0, y)
 }
 
@@ -292,30 +297,30 @@ pub(super) fn depth_to_space(lower: &mut Lower<'_>) -> Result<()> {
     let mode = if lower.int("mode")? == 0 { "DCR" } else { "CRD" };
     let block = lower.int("block_size")?;
     let attrs = [("blocksize", Attr::Int(block)), ("mode", Attr::Text(mode.to_owned()))];
-    moved(lower, "DepthToSpace", &attrs)
+    rearranged(lower, "DepthToSpace", &attrs)
 }
 
 pub(super) fn space_to_depth(lower: &mut Lower<'_>) -> Result<()> {
     let block = lower.int("block_size")?;
-    moved(lower, "SpaceToDepth", &[("blocksize", Attr::Int(block))])
+    rearranged(lower, "SpaceToDepth", &[("blocksize", Attr::Int(block))])
 }
 
 pub(super) fn batch_to_space(lower: &mut Lower<'_>) -> Result<()> {
     let crops = ("crops", Attr::Ints(lower.exactly::<4>("crops")?.to_vec()));
     let block = ("block", Attr::Ints(lower.exactly::<2>("block_shape")?.to_vec()));
-    moved(lower, "udo:BatchToSpace", &[block, crops])
+    rearranged(lower, "udo:BatchToSpace", &[block, crops])
 }
 
 pub(super) fn space_to_batch(lower: &mut Lower<'_>) -> Result<()> {
     let pads = ("pads", Attr::Ints(lower.exactly::<4>("paddings")?.to_vec()));
     let block = ("block", Attr::Ints(lower.exactly::<2>("block_shape")?.to_vec()));
-    moved(lower, "udo:SpaceToBatch", &[block, pads])
+    rearranged(lower, "udo:SpaceToBatch", &[block, pads])
 }
 
 /// Adds an operator that moves the elements of images.
-fn moved(lower: &mut Lower<'_>, op: &str, attrs: &[(&str, Attr)]) -> Result<()> {
+fn rearranged(lower: &mut Lower<'_>, op: &str, attrs: &[(&str, Attr)]) -> Result<()> {
     let images = images(lower, 0)?;
     let y = lower.node(op, &[images], attrs);
-    let y = back(lower, y)?;
+    let y = restore_channels(lower, y)?;
     lower.give(0, y)
 }

@@ -1,4 +1,4 @@
-//! Arithmetic, products and types.
+//! Maps the arithmetic, activations, matrix products and type conversions of `NNRt`.
 
 use udo_api::DType;
 
@@ -22,13 +22,14 @@ const TYPES: [(i64, DType); 12] = [
 ];
 
 /// Refuses a type attribute that contradicts the tensor's type.
-pub(super) fn check_type(what: &str, number: i64, of: DType) -> Result<()> {
-    let found = TYPES.iter().find(|(own, _)| *own == number);
-    if found.is_some_and(|(_, dtype)| *dtype == of) {
+pub(super) fn check_type(what: &str, number: i64, dtype: DType) -> Result<()> {
+    let number_of = |dtype: DType| TYPES.iter().find(|(_, known)| *known == dtype);
+    let expected = number_of(dtype).map_or(0, |(expected, _)| *expected);
+    if expected == number && expected != 0 {
         return Ok(());
     }
-    let wanted = TYPES.iter().find(|(_, dtype)| *dtype == of).map_or(0, |(own, _)| *own);
-    Err(invalid(format!("{what} is {number}, expected {wanted}, as its tensor is {of}")))
+
+    Err(invalid(format!("{what} is {number}, expected {expected}, as its tensor is {dtype}")))
 }
 
 pub(super) fn cast(lower: &mut Lower<'_>) -> Result<()> {
@@ -65,12 +66,12 @@ pub(super) fn eltwise(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// y = x * scale + shift
+/// Returns x * scale + shift of input 0 and two attributes, without nodes for a scale of 1 or a shift of 0.
 fn affine(lower: &mut Lower<'_>) -> Result<ValueId> {
     let mut x = lower.x(0)?;
     let (scale, shift) = (lower.float("scale")?, lower.float("shift")?);
-    for (op, number, nothing) in [("Mul", scale, 1f64), ("Add", shift, 0.0)] {
-        if number.to_bits() != nothing.to_bits() {
+    for (op, number, neutral) in [("Mul", scale, 1f64), ("Add", shift, 0.0)] {
+        if number.to_bits() != neutral.to_bits() {
             let number = lower.number(0, number)?;
             x = lower.node(op, &[x, number], &[]);
         }
@@ -106,19 +107,20 @@ pub(super) fn scale(lower: &mut Lower<'_>) -> Result<()> {
     let axis = Lower::axis_of(lower.int("axis")?, lower.rank(0)?)?;
     let mut y = lower.x(0)?;
     for (port, op) in [(1, "Mul"), (2, "Add")] {
-        let own = lower.rank(port)?;
-        let behind = lower.rank(0)?.checked_sub(axis).and_then(|left| left.checked_sub(own));
-        let behind = behind.ok_or_else(|| {
+        let rank = lower.rank(port)?;
+        // The axes of input 0 after those that the scale has, to which it must be broadcast.
+        let later_axes = lower.rank(0)?.checked_sub(axis).and_then(|left| left.checked_sub(rank));
+        let later_axes = later_axes.ok_or_else(|| {
             invalid(format!(
-                "input {port} has {own} dimensions from axis {axis} on, expected fewer"
+                "input {port} has {rank} dimensions from axis {axis} on, expected fewer"
             ))
         })?;
         let mut value = lower.x(port)?;
-        if behind > 0 {
-            let from = i64::try_from(own).unwrap_or(i64::MAX);
-            let added: Vec<i64> = (from..).take(behind).collect();
-            let added = lower.int_list(&added)?;
-            value = lower.node("Unsqueeze", &[value, added], &[]);
+        if later_axes > 0 {
+            let first = i64::try_from(rank).unwrap_or(i64::MAX);
+            let axes: Vec<i64> = (first..).take(later_axes).collect();
+            let axes = lower.int_list(&axes)?;
+            value = lower.node("Unsqueeze", &[value, axes], &[]);
         }
         y = lower.node(op, &[y, value], &[]);
     }
@@ -134,10 +136,10 @@ pub(super) fn full_connection(lower: &mut Lower<'_>) -> Result<()> {
         )));
     }
     let rank = lower.rank(0)?;
-    let [_, inputs] = lower.extents(1)?[..] else {
+    let [_, depth] = lower.extents(1)?[..] else {
         return Err(invalid(format!("input 1 is {}, expected 2 dimensions", lower.input(1)?)));
     };
-    let inputs = i64::try_from(inputs).unwrap_or(i64::MAX);
+    let depth = i64::try_from(depth).unwrap_or(i64::MAX);
     let axis = if lower.flag("use_axis")? {
         Some(Lower::axis_of(lower.int("axis")?, rank)?)
     } else {
@@ -148,14 +150,14 @@ pub(super) fn full_connection(lower: &mut Lower<'_>) -> Result<()> {
     let y = match axis {
         Some(axis) if axis != 1 => {
             let mut dims = vec![0; axis];
-            dims.push(inputs);
+            dims.push(depth);
             let rows = lower.reshaped(x, &dims)?;
             let w = lower.transposed(w, &[1, 0]);
             let y = lower.node("MatMul", &[rows, w], &[]);
             bias.map_or(y, |bias| lower.node("Add", &[y, bias], &[]))
         }
         _ => {
-            let rows = if rank == 2 { x } else { lower.reshaped(x, &[-1, inputs])? };
+            let rows = if rank == 2 { x } else { lower.reshaped(x, &[-1, depth])? };
             lower.node_of("Gemm", &[Some(rows), Some(w), bias], &[("transB", Attr::Int(1))])
         }
     };
@@ -163,12 +165,13 @@ pub(super) fn full_connection(lower: &mut Lower<'_>) -> Result<()> {
 }
 
 pub(super) fn mat_mul(lower: &mut Lower<'_>) -> Result<()> {
-    let inputs = [side(lower, 0, "transpose_a")?, side(lower, 1, "transpose_b")?];
+    let inputs = [operand(lower, 0, "transpose_a")?, operand(lower, 1, "transpose_b")?];
     let y = lower.node("MatMul", &inputs, &[]);
     lower.give_active(y)
 }
 
-fn side(lower: &mut Lower<'_>, port: usize, name: &str) -> Result<ValueId> {
+/// Returns an operand of a matrix product, transposed if the attribute of this name is set.
+fn operand(lower: &mut Lower<'_>, port: usize, name: &str) -> Result<ValueId> {
     let (x, rank) = (lower.x(port)?, lower.rank(port)?);
     if !lower.flag(name)? {
         return Ok(x);
@@ -212,9 +215,9 @@ pub(super) fn clip(lower: &mut Lower<'_>) -> Result<()> {
 }
 
 pub(super) fn gelu(lower: &mut Lower<'_>) -> Result<()> {
-    let by = if lower.flag("approximate")? { "tanh" } else { "none" };
+    let approximation = if lower.flag("approximate")? { "tanh" } else { "none" };
     let x = lower.x(0)?;
-    let y = lower.node("Gelu", &[x], &[("approximate", Attr::Text(by.to_owned()))]);
+    let y = lower.node("Gelu", &[x], &[("approximate", Attr::Text(approximation.to_owned()))]);
     lower.give(0, y)
 }
 
@@ -225,7 +228,7 @@ pub(super) fn leaky_relu(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// y = clip((x + 3) / 6, 0, 1)
+/// Lowers y = clip((x + 3) / 6, 0, 1).
 pub(super) fn hard_sigmoid(lower: &mut Lower<'_>) -> Result<()> {
     let x = lower.x(0)?;
     let attrs = [("alpha", Attr::Float(1.0 / 6.0)), ("beta", Attr::Float(0.5))];
@@ -235,12 +238,12 @@ pub(super) fn hard_sigmoid(lower: &mut Lower<'_>) -> Result<()> {
 
 pub(super) fn not_equal(lower: &mut Lower<'_>) -> Result<()> {
     let inputs = [lower.x(0)?, lower.x(1)?];
-    let same = lower.node("Equal", &inputs, &[]);
-    let y = lower.node("Not", &[same], &[]);
+    let equal = lower.node("Equal", &inputs, &[]);
+    let y = lower.node("Not", &[equal], &[]);
     lower.give(0, y)
 }
 
-/// y = a - b * trunc(a / b), which has the sign of a.
+/// Lowers y = a - b * trunc(a / b), which has the sign of a.
 pub(super) fn modulus(lower: &mut Lower<'_>) -> Result<()> {
     let inputs = [lower.x(0)?, lower.x(1)?];
     let y = lower.node("Mod", &inputs, &[("fmod", Attr::Int(1))]);

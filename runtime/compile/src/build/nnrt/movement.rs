@@ -1,4 +1,4 @@
-//! Operations that move elements, change shapes, or return shapes.
+//! Maps the operations of `NNRt` that move elements, change shapes, or return shapes.
 
 use udo_api::DType;
 
@@ -7,7 +7,7 @@ use super::{Lower, Result, invalid};
 use udo_engine::device::{Extent, SpecDetails};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The indices of `padding_mode`.
+/// The indices of two choices of attribute `padding_mode`.
 const REFLECT: i64 = 1;
 const SYMMETRIC: i64 = 2;
 
@@ -20,11 +20,11 @@ pub(super) fn concat(lower: &mut Lower<'_>) -> Result<()> {
 
 pub(super) fn stack(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
-    let added = lower.int_list(&[axis])?;
+    let axes = lower.int_list(&[axis])?;
     let mut inputs = Vec::with_capacity(lower.count());
     for port in 0..lower.count() {
         let x = lower.x(port)?;
-        inputs.push(lower.node("Unsqueeze", &[x, added], &[]));
+        inputs.push(lower.node("Unsqueeze", &[x, axes], &[]));
     }
     let y = lower.node("Concat", &inputs, &[("axis", Attr::Int(axis))]);
     lower.give(0, y)
@@ -33,9 +33,9 @@ pub(super) fn stack(lower: &mut Lower<'_>) -> Result<()> {
 pub(super) fn unstack(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
     let parts = parts(lower, axis, None)?;
-    let gone = lower.int_list(&[axis])?;
+    let axes = lower.int_list(&[axis])?;
     for (port, part) in parts.into_iter().enumerate() {
-        let y = lower.node("Squeeze", &[part, gone], &[]);
+        let y = lower.node("Squeeze", &[part, axes], &[]);
         lower.give(port, y)?;
     }
     Ok(())
@@ -50,7 +50,7 @@ pub(super) fn split(lower: &mut Lower<'_>) -> Result<()> {
     }
     let axis = lower.int("axis")?;
     let sizes = match lower.list("size_splits").filter(|sizes| !sizes.is_empty()) {
-        Some(sizes) => Some(whole_sizes(lower, axis, sizes)?),
+        Some(sizes) => Some(resolved_sizes(lower, axis, sizes)?),
         None => None,
     };
     let parts = parts(lower, axis, sizes.as_deref())?;
@@ -58,15 +58,15 @@ pub(super) fn split(lower: &mut Lower<'_>) -> Result<()> {
 }
 
 /// Returns sizes in which a -1 is replaced by the rest of the axis.
-fn whole_sizes(lower: &Lower<'_>, axis: i64, mut sizes: Vec<i64>) -> Result<Vec<i64>> {
+fn resolved_sizes(lower: &Lower<'_>, axis: i64, mut sizes: Vec<i64>) -> Result<Vec<i64>> {
     if sizes.iter().all(|&size| size != -1) {
         return Ok(sizes);
     }
     let axis = Lower::axis_of(axis, lower.rank(0)?)?;
     let extent = lower.extents(0)?.get(axis).copied().unwrap_or(0);
-    let mut describe = sizes.iter().filter(|&&size| size != -1);
-    let describe = describe.try_fold(0i64, |sum, &size| sum.checked_add(size));
-    let left = describe.and_then(|describe| i64::try_from(extent).ok()?.checked_sub(describe));
+    let mut stated = sizes.iter().filter(|&&size| size != -1);
+    let sum = stated.try_fold(0i64, |sum, &size| sum.checked_add(size));
+    let left = sum.and_then(|sum| i64::try_from(extent).ok()?.checked_sub(sum));
     let left = left.filter(|left| *left >= 0).ok_or_else(|| {
         invalid(format!(
             "attribute \"size_splits\" is {sizes:?}, expected a sum of at most {extent}"
@@ -164,7 +164,7 @@ pub(super) fn tile(lower: &mut Lower<'_>) -> Result<()> {
             let mut repeats = vec![1; rank];
             for (&dim, times) in dims.iter().zip(times) {
                 let axis = Lower::axis_of(dim, rank)?;
-                repeats.iter_mut().skip(axis).take(1).for_each(|place| *place = times);
+                repeats.iter_mut().skip(axis).take(1).for_each(|repeat| *repeat = times);
             }
             lower.int_list(&repeats)?
         }
@@ -256,7 +256,7 @@ pub(super) fn constant_of_shape(lower: &mut Lower<'_>) -> Result<()> {
 pub(super) fn one_hot(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
     let mut values = Vec::with_capacity(2);
-    // The value elsewhere comes first.
+    // ONNX expects the value for other positions first.
     for port in [3, 2] {
         let value = lower.x(port)?;
         values.push(lower.reshaped(value, &[1])?);
@@ -293,22 +293,22 @@ fn symmetric(lower: &mut Lower<'_>) -> Result<()> {
     let extents = lower.extents(0)?;
     let mut y = lower.x(0)?;
     for (axis, &extent) in extents.iter().enumerate() {
-        let &[before, behind] = pads.get(2 * axis..2 * axis + 2).unwrap_or_default() else {
+        let &[begin, end] = pads.get(2 * axis..2 * axis + 2).unwrap_or_default() else {
             return Err(invalid(format!("input 1 is {pads:?}, expected two for each dimension")));
         };
-        if (before, behind) == (0, 0) {
+        if (begin, end) == (0, 0) {
             continue;
         }
         let len = i64::try_from(extent).unwrap_or(i64::MAX);
-        if !(0..=len).contains(&before) || !(0..=len).contains(&behind) {
+        if !(0..=len).contains(&begin) || !(0..=len).contains(&end) {
             return Err(invalid(format!(
-                "input 1 pads dimension {axis} by {before} and {behind}, expected 0 to {len}"
+                "input 1 pads dimension {axis} by {begin} and {end}, expected 0 to {len}"
             )));
         }
-        let places = (0..before).rev().chain(0..len).chain((len - behind..len).rev());
-        let places = lower.int_list(&places.collect::<Vec<_>>())?;
+        let positions = (0..begin).rev().chain(0..len).chain((len - end..len).rev());
+        let positions = lower.int_list(&positions.collect::<Vec<_>>())?;
         let axis = Attr::Int(i64::try_from(axis).unwrap_or(i64::MAX));
-        y = lower.node("Gather", &[y, places], &[("axis", axis)]);
+        y = lower.node("Gather", &[y, positions], &[("axis", axis)]);
     }
     lower.give(0, y)
 }
@@ -316,10 +316,10 @@ fn symmetric(lower: &mut Lower<'_>) -> Result<()> {
 pub(super) fn slice(lower: &mut Lower<'_>) -> Result<()> {
     let (begin, size) = (lower.ints(1)?, lower.ints(2)?);
     // A size of -1 means the rest of the axis.
-    let [all, most] = [lower.int_list(&[-1])?, lower.int_list(&[i64::MAX])?];
+    let [rest, last] = [lower.int_list(&[-1])?, lower.int_list(&[i64::MAX])?];
     let ends = lower.node("Add", &[begin, size], &[]);
-    let is_all = lower.node("Equal", &[size, all], &[]);
-    let ends = lower.node("Where", &[is_all, most, ends], &[]);
+    let is_rest = lower.node("Equal", &[size, rest], &[]);
+    let ends = lower.node("Where", &[is_rest, last, ends], &[]);
     let mut inputs = vec![lower.x(0)?, begin, ends];
     if let Some(axes) = lower.list("axes").filter(|axes| !axes.is_empty()) {
         inputs.push(lower.int_list(&axes)?);
@@ -337,7 +337,7 @@ pub(super) fn crop(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// The bits of one position in the masks.
+/// The masks of a strided slice, as in TensorFlow's `StridedSlice`: bit `i` of a mask is for entry `i` of the slice.
 #[derive(Clone, Copy)]
 struct Masks {
     begin: i64,
@@ -389,31 +389,34 @@ impl Slices {
                 steps.len()
             )));
         }
-        let is_set = |mask: i64, at: usize| mask >> at.min(63) & 1 == 1;
-        let is_new = |at: usize| is_set(masks.new_axis, at) && !is_set(masks.ellipsis, at);
-        let of_x = (0..count).filter(|&at| !is_new(at) && !is_set(masks.ellipsis, at)).count();
-        let skipped = rank.checked_sub(of_x).ok_or_else(|| {
-            invalid(format!("{of_x} dimensions are sliced, expected at most {rank}"))
+        let is_set = |mask: i64, entry: usize| mask >> entry.min(63) & 1 == 1;
+        let is_new = |entry: usize| is_set(masks.new_axis, entry) && !is_set(masks.ellipsis, entry);
+        let sliced =
+            (0..count).filter(|&entry| !is_new(entry) && !is_set(masks.ellipsis, entry)).count();
+        let skipped = rank.checked_sub(sliced).ok_or_else(|| {
+            invalid(format!("{sliced} dimensions are sliced, expected at most {rank}"))
         })?;
-        let (mut slices, mut axis, mut made) = (Self::default(), 0i64, 0i64);
-        for (at, ((&begin, &end), &step)) in begins.iter().zip(ends).zip(steps).enumerate() {
-            if is_set(masks.ellipsis, at) {
+        // The next axis of x, and the next axis of the result.
+        let (mut slices, mut axis, mut result_axis) = (Self::default(), 0i64, 0i64);
+        for (entry, ((&begin, &end), &step)) in begins.iter().zip(ends).zip(steps).enumerate() {
+            if is_set(masks.ellipsis, entry) {
                 let skipped = i64::try_from(skipped).unwrap_or(i64::MAX);
-                (axis, made) = (axis.saturating_add(skipped), made.saturating_add(skipped));
-            } else if is_new(at) {
-                slices.added.push(made);
-                made += 1;
-            } else if is_set(masks.shrink, at) {
+                axis = axis.saturating_add(skipped);
+                result_axis = result_axis.saturating_add(skipped);
+            } else if is_new(entry) {
+                slices.added.push(result_axis);
+                result_axis += 1;
+            } else if is_set(masks.shrink, entry) {
                 let end = if begin == -1 { i64::MAX } else { begin.saturating_add(1) };
                 slices.push(axis, [begin, end, 1]);
                 slices.shrunk.push(axis);
                 axis += 1;
             } else {
                 let (first, last) = if step < 0 { (i64::MAX, i64::MIN) } else { (0, i64::MAX) };
-                let begin = if is_set(masks.begin, at) { first } else { begin };
-                let end = if is_set(masks.end, at) { last } else { end };
+                let begin = if is_set(masks.begin, entry) { first } else { begin };
+                let end = if is_set(masks.end, entry) { last } else { end };
                 slices.push(axis, [begin, end, step]);
-                (axis, made) = (axis + 1, made + 1);
+                (axis, result_axis) = (axis + 1, result_axis + 1);
             }
         }
         Ok(slices)

@@ -1,4 +1,4 @@
-//! Operations that order values, and checks.
+//! Maps the operations of `NNRt` that sort or search values, and its assertion.
 
 use super::{Lower, Result, invalid};
 use udo_graph::graph::{Attr, ValueId};
@@ -16,8 +16,8 @@ pub(super) fn top_k(lower: &mut Lower<'_>) -> Result<()> {
 fn top(lower: &mut Lower<'_>, k: ValueId, axis: i64, sorted: i64) -> Result<[ValueId; 2]> {
     let x = lower.x(0)?;
     let attrs = [("axis", Attr::Int(axis)), ("sorted", Attr::Int(sorted))];
-    let made = lower.nodes("TopK", &[Some(x), Some(k)], &attrs, 2);
-    made.try_into().map_err(|_| invalid("a node of two outputs has another number"))
+    let outputs = lower.nodes("TopK", &[Some(x), Some(k)], &attrs, 2);
+    outputs.try_into().map_err(|_| invalid("a node of two outputs has another number"))
 }
 
 pub(super) fn arg_max(lower: &mut Lower<'_>) -> Result<()> {
@@ -36,8 +36,8 @@ pub(super) fn arg_max(lower: &mut Lower<'_>) -> Result<()> {
     let [values, indices] = top(lower, count, axis, 1)?;
     let mut y = if wants_value { values } else { indices };
     if k == 1 && keep == 0 {
-        let gone = lower.int_list(&[axis])?;
-        y = lower.node("Squeeze", &[y, gone], &[]);
+        let axes = lower.int_list(&[axis])?;
+        y = lower.node("Squeeze", &[y, axes], &[]);
     }
     if wants_value { lower.give(0, y) } else { lower.give_cast(0, y) }
 }
@@ -73,6 +73,6 @@ pub(super) fn detection_post_process(lower: &mut Lower<'_>) -> Result<()> {
     for port in 0..3 {
         inputs.push(Some(lower.x(port)?));
     }
-    let made = lower.nodes("udo:DetectionPostProcess", &inputs, &attrs, 4);
-    made.into_iter().enumerate().try_for_each(|(port, value)| lower.give_cast(port, value))
+    let outputs = lower.nodes("udo:DetectionPostProcess", &inputs, &attrs, 4);
+    outputs.into_iter().enumerate().try_for_each(|(port, value)| lower.give_cast(port, value))
 }

@@ -1,10 +1,11 @@
-//! Long short-term memory.
+//! Maps the `LSTM` operation of `NNRt` to ONNX's operator.
 
 use super::{Lower, Result, invalid};
 use udo_engine::device::SpecDetails;
 use udo_graph::graph::{Attr, ValueId};
 
-/// A single layer. The order of the gates is input, output, forget, cell. Both biases of a direction are concatenated.
+/// Lowers a single layer, whose weights have ONNX's layout: gates in the order input, output, forget, cell, and both
+/// biases of a direction concatenated.
 pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
     if lower.int("num_layers")? != 1 || lower.int("proj_size")? != 0 {
         return Err(Lower::refuse("only one layer without a projection is done; add one for each"));
@@ -14,8 +15,8 @@ pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
             return Err(Lower::refuse(format!("attribute {name:?} asks for training")));
         }
     }
-    let both = lower.flag("bidirectional")?;
-    let directions = if both { 2 } else { 1 };
+    let is_bidirectional = lower.flag("bidirectional")?;
+    let directions = if is_bidirectional { 2 } else { 1 };
     if lower.has("num_directions") && lower.int("num_directions")? != directions {
         return Err(invalid(format!(
             "attribute \"num_directions\" is {}, expected {directions}",
@@ -41,23 +42,24 @@ pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
         Some(lower.x(4)?),
         Some(lower.x(5)?),
     ];
-    let direction = if both { "bidirectional" } else { "forward" };
+    let direction = if is_bidirectional { "bidirectional" } else { "forward" };
     let attrs =
         [("hidden_size", Attr::Int(hidden)), ("direction", Attr::Text(direction.to_owned()))];
-    let made = lower.nodes("LSTM", &inputs, &attrs, 3);
-    let [all, hidden, cell]: [ValueId; 3] =
-        made.try_into().map_err(|_| invalid("a node of three outputs has another number"))?;
-    let all = together(lower, all)?;
-    lower.give(0, all)?;
+    let outputs = lower.nodes("LSTM", &inputs, &attrs, 3);
+    let [states, hidden, cell]: [ValueId; 3] =
+        outputs.try_into().map_err(|_| invalid("a node of three outputs has another number"))?;
+    let states = join_directions(lower, states)?;
+    lower.give(0, states)?;
     lower.give(1, hidden)?;
     lower.give(2, cell)
 }
 
-/// Returns the states with both directions side by side, unless the tensor has an axis for directions.
-fn together(lower: &mut Lower<'_>, all: ValueId) -> Result<ValueId> {
+/// Concatenates the states of both directions, unless the output tensor has an axis for directions.
+fn join_directions(lower: &mut Lower<'_>, states: ValueId) -> Result<ValueId> {
     if lower.output(0)?.rank() == 4 {
-        return Ok(all);
+        return Ok(states);
     }
-    let moved = lower.transposed(all, &[0, 2, 1, 3]);
-    lower.reshaped(moved, &[0, 0, -1])
+    // From [sequence, direction, batch, hidden].
+    let transposed = lower.transposed(states, &[0, 2, 1, 3]);
+    lower.reshaped(transposed, &[0, 0, -1])
 }

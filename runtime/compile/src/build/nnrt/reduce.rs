@@ -1,4 +1,4 @@
-//! Reductions and normalizations.
+//! Maps the reductions and normalizations of `NNRt`.
 
 use udo_api::DType;
 
@@ -29,7 +29,7 @@ pub(super) fn l2(lower: &mut Lower<'_>) -> Result<()> {
     reduced(lower, "ReduceL2")
 }
 
-/// Returns whether all elements are true: the minimum of bools.
+/// Lowers the test whether all elements are true, as the minimum of bools.
 pub(super) fn all(lower: &mut Lower<'_>) -> Result<()> {
     if lower.input(0)?.dtype() != DType::Bool {
         return Err(invalid(format!("input 0 is {}, expected bool", lower.input(0)?)));
@@ -41,6 +41,7 @@ pub(super) fn all(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
+/// Lowers a reduction followed by a factor, attribute `coeff`.
 fn reduced(lower: &mut Lower<'_>, op: &str) -> Result<()> {
     let y = along(lower, op)?;
     let coeff = lower.float("coeff")?;
@@ -53,7 +54,7 @@ fn reduced(lower: &mut Lower<'_>, op: &str) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Returns the reduction along the axes of input 1, or along all axes from the one that it states.
+/// Returns the reduction along the axes of input 1, or, with `reduce_to_end`, along the axis of input 1 and all later ones.
 fn along(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let rank = lower.rank(0)?;
     let axes = if lower.has("reduce_to_end") && lower.flag("reduce_to_end")? {
@@ -71,15 +72,16 @@ fn along(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
 
 pub(super) fn softmax(lower: &mut Lower<'_>) -> Result<()> {
     let [axis] = lower.exactly::<1>("axis")?;
-    along_one(lower, "Softmax", axis)
+    along_axis(lower, "Softmax", axis)
 }
 
 pub(super) fn log_softmax(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
-    along_one(lower, "LogSoftmax", axis)
+    along_axis(lower, "LogSoftmax", axis)
 }
 
-fn along_one(lower: &mut Lower<'_>, op: &str, axis: i64) -> Result<()> {
+/// Lowers an operator along one axis.
+fn along_axis(lower: &mut Lower<'_>, op: &str, axis: i64) -> Result<()> {
     let x = lower.x(0)?;
     let y = lower.node(op, &[x], &[("axis", Attr::Int(axis))]);
     lower.give(0, y)
@@ -109,11 +111,11 @@ pub(super) fn layer_norm(lower: &mut Lower<'_>) -> Result<()> {
     let y = if axis == params {
         lower.node("LayerNormalization", &[x, gamma, beta], &attrs)
     } else {
-        // The scale has other axes than the mean and is applied afterwards.
-        let behind = lower.node("Shape", &[x], &[("start", Attr::Int(begin))]);
+        // The scale has other axes than the mean: normalize with a scale of ones, and apply the real scale afterwards.
+        let extents = lower.node("Shape", &[x], &[("start", Attr::Int(begin))]);
         let one = lower.number(0, 1.0)?;
-        let one = lower.node("Expand", &[one, behind], &[]);
-        let normal = lower.node("LayerNormalization", &[x, one], &attrs);
+        let ones = lower.node("Expand", &[one, extents], &[]);
+        let normal = lower.node("LayerNormalization", &[x, ones], &attrs);
         let scaled = lower.node("Mul", &[normal, gamma], &[]);
         lower.node("Add", &[scaled, beta], &[])
     };

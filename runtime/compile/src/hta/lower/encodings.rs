@@ -10,7 +10,7 @@ use udo_graph::graph::{GraphNode, ValueId};
 /// The encodings of values; two encodings for a value on which operators disagree.
 #[derive(Debug, Default)]
 pub(super) struct Encodings {
-    of: BTreeMap<ValueId, Result<Encoding, [Encoding; 2]>>,
+    by_value: BTreeMap<ValueId, Result<Encoding, [Encoding; 2]>>,
 }
 
 /// The encoding of values for which no operator states one, because it does not matter.
@@ -24,10 +24,11 @@ impl Encodings {
                 encodings.note(graph, value, [scale, zero]);
             }
         }
-        // Operators that only move values keep their encoding.
+        // Operators that only move values keep their encoding. It spreads along chains of such nodes, forwards and
+        // backwards; the second round covers branches.
         for _ in 0..2 {
-            let forwards = graph.nodes.iter().chain(graph.nodes.iter().rev());
-            for bound in forwards.filter(|bound| keeps(bound)) {
+            let passes = graph.nodes.iter().chain(graph.nodes.iter().rev());
+            for bound in passes.filter(|bound| keeps(bound)) {
                 let (x, y) = (bound.node.input(0), bound.node.output(0));
                 if let (Some(x), Some(y)) = (x, y) {
                     encodings.spread(x, y);
@@ -40,19 +41,24 @@ impl Encodings {
 
     /// Returns the encoding of a value.
     pub(super) fn get(&self, value: ValueId) -> Result<Encoding, String> {
-        match self.of.get(&value) {
+        match self.by_value.get(&value) {
             None => Ok(ANY),
             Some(Ok(encoding)) => Ok(*encoding),
-            Some(Err([one, other])) => Err(format!(
+            Some(Err([first, second])) => Err(format!(
                 "has a tensor of two encodings, {} around {} and {} around {}",
-                one.scale, one.zero_point, other.scale, other.zero_point
+                first.scale, first.zero_point, second.scale, second.zero_point
             )),
         }
     }
 
-    fn note(&mut self, graph: &TypedGraph, value: Option<ValueId>, of: [Option<ValueId>; 2]) {
+    fn note(
+        &mut self,
+        graph: &TypedGraph,
+        value: Option<ValueId>,
+        constants: [Option<ValueId>; 2],
+    ) {
         let Some(value) = value else { return };
-        let [scale, zero] = of.map(|id| graph.known(id));
+        let [scale, zero] = constants.map(|id| graph.known(id));
         let scale = scale.and_then(|scale| scale.get::<f32>()?.first().copied());
         let zero_point = match zero {
             None => Some(0),
@@ -64,17 +70,17 @@ impl Encodings {
     }
 
     fn add(&mut self, value: ValueId, encoding: Encoding) {
-        let known = self.of.entry(value).or_insert(Ok(encoding));
-        if let Ok(known_one) = *known
-            && known_one != encoding
+        let entry = self.by_value.entry(value).or_insert(Ok(encoding));
+        if let Ok(first) = *entry
+            && first != encoding
         {
-            *known = Err([known_one, encoding]);
+            *entry = Err([first, encoding]);
         }
     }
 
     fn spread(&mut self, from: ValueId, to: ValueId) {
-        if let Some(&Ok(encoding)) = self.of.get(&from) {
-            self.of.entry(to).or_insert(Ok(encoding));
+        if let Some(&Ok(encoding)) = self.by_value.get(&from) {
+            self.by_value.entry(to).or_insert(Ok(encoding));
         }
     }
 }
@@ -94,7 +100,8 @@ type Stated = (Option<ValueId>, Option<ValueId>, Option<ValueId>);
 fn stated(bound: &BoundNode) -> Vec<Stated> {
     let node = bound.node();
     let (input, output) = (|port| node.input(port), node.output(0));
-    let places: (&[[usize; 3]], [usize; 2]) = match bound.op.schema().name() {
+    // The ports of each input with its scale and zero point, and the ports of the output's scale and zero point.
+    let ports: (&[[usize; 3]], [usize; 2]) = match bound.op.schema().name() {
         "QLinearConv" | "QLinearMatMul" | "QLinearMatMulAdd" => (&[[0, 1, 2]], [6, 7]),
         "QGemm" => (&[[0, 1, 2]], [7, 8]),
         "QLinearAdd" | "QLinearMul" => (&[[0, 1, 2], [3, 4, 5]], [6, 7]),
@@ -108,7 +115,7 @@ fn stated(bound: &BoundNode) -> Vec<Stated> {
         }
         _ => return Vec::new(),
     };
-    let (read, [scale, zero]) = places;
-    let read = read.iter().map(|&[x, scale, zero]| (input(x), input(scale), input(zero)));
-    read.chain([(output, input(scale), input(zero))]).collect()
+    let (inputs, [scale, zero]) = ports;
+    let inputs = inputs.iter().map(|&[x, scale, zero]| (input(x), input(scale), input(zero)));
+    inputs.chain([(output, input(scale), input(zero))]).collect()
 }

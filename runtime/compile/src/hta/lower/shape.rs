@@ -1,11 +1,11 @@
-//! Shapes, and layers that only change the shape.
+//! Shapes in the HTA's order, and layers that only change the shape: reshapes, and resizes that repeat pixels.
 
 use udo_api::{DType, TensorDesc};
 use udo_hta::Op;
 
-use super::{LayerParts, Lowering, Use};
+use super::{LayerNode, LayerParts, Lowering};
 
-/// A shape in the HTA's form.
+/// A shape in the HTA's order, channels last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shaped {
     /// Batch, height, width and channels.
@@ -45,8 +45,11 @@ impl Shaped {
     }
 }
 
-pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
-    let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
+pub(super) fn reshape<'a>(
+    lowering: &Lowering<'a>,
+    layer: &LayerNode<'a>,
+) -> Result<LayerParts<'a>, String> {
+    let (x, y) = (lowering.shaped(layer, 0)?, lowering.output(layer)?);
     if x.nhwc != y.nhwc && !(x.has_same_bytes() && y.has_same_bytes()) {
         return Err("reshapes an image, whose bytes have another order on the HTA (channels last)"
             .to_owned());
@@ -57,10 +60,10 @@ pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Layer
 /// Resizes to the nearest pixel by integer factors, if that repeats each pixel.
 pub(super) fn resize<'a>(
     lowering: &Lowering<'a>,
-    layer: &Use<'a>,
+    layer: &LayerNode<'a>,
 ) -> Result<LayerParts<'a>, String> {
     let (x, y) = (lowering.shaped(layer, 0)?, lowering.output(layer)?);
-    let is_whole = (1..3).all(|axis| {
+    let has_integer_factors = (1..3).all(|axis| {
         let (from, to) = (x.nhwc.get(axis), y.nhwc.get(axis));
         from.zip(to).is_some_and(|(from, to)| to.is_multiple_of(*from))
     });
@@ -68,13 +71,13 @@ pub(super) fn resize<'a>(
     let rounding = layer.text("nearest_mode").unwrap_or("round_prefer_floor");
     let is_repeated =
         layer.text("mode") == Some("nearest") && repeats_pixels(coordinates, rounding);
-    if !is_repeated || !is_whole || !x.is_image {
+    if !is_repeated || !has_integer_factors || !x.is_image {
         return Err("resizes other than by repeating pixels".to_owned());
     }
     Ok(LayerParts { op: Op::Resize, reads: vec![0] })
 }
 
-/// Whether a nearest resize by any integer factor repeats each pixel that many times (ONNX, Resize,
+/// Returns whether a nearest resize by any integer factor repeats each pixel that many times (ONNX, Resize,
 /// `coordinate_transformation_mode` and `nearest_mode`). With half pixels no coordinate is halfway between two pixels.
 fn repeats_pixels(coordinates: &str, rounding: &str) -> bool {
     match coordinates {
@@ -93,7 +96,7 @@ mod tests {
     type Coordinate = fn(f64, f64) -> f64;
 
     #[test]
-    fn pixels_are_repeated_where_the_coordinates_of_onnx_say_so() {
+    fn repeated_pixels_follow_the_coordinates_of_onnx() {
         let roundings: [(&str, Rounding); 4] = [
             ("floor", f64::floor),
             ("ceil", f64::ceil),

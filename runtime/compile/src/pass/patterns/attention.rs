@@ -1,7 +1,8 @@
 //! Fuses scaled dot-product attention, softmax(q k^T * scale + mask) v (arXiv:1706.03762).
 //!
-//! The scale may multiply the queries, the keys or the scores. The transposes between rows `[batch, length, heads *
-//! elements]` and heads `[batch, heads, length, elements]` are fused as well.
+//! The scale may multiply the queries, the keys or the scores. A tensor of queries, keys or values has one of three layouts:
+//! rows `[batch, length, heads * elements]`, heads side by side `[batch, length, heads, elements]`, or heads apart
+//! `[batch, heads, length, elements]`. The reshapes and transposes between them are fused as well.
 
 use udo_api::TensorDesc;
 
@@ -22,10 +23,10 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
             let [batch, count, queries, width] = heads.extents()?;
             let row = count.times(&width)?;
             let count = count.number()?;
-            let is_flat = node.output_extents()? == [batch, queries, row];
+            let joins_heads = node.output_extents()? == [batch, queries, row];
             let (q, v) = (steps.q.side_by_side()?, steps.v.side_by_side()?);
             let inputs = [q.flat()?, steps.keys.side_by_side()?.flat()?, v.flat()?];
-            is_flat.then(|| steps.replacement(inputs, Some(count)))
+            joins_heads.then(|| steps.replacement(inputs, Some(count)))
         }
         _ => None,
     }
@@ -66,8 +67,8 @@ impl<'a> Place<'a> {
 
     /// Returns the reshape that computes this value.
     fn reshape(&self) -> Option<Candidate<'a>> {
-        let maker = self.node.maker(self.port)?;
-        matches!(maker.full_op()?, RESHAPE | BOUNDED_RESHAPE).then_some(maker)
+        let producer = self.node.producer(self.port)?;
+        matches!(producer.full_op()?, RESHAPE | BOUNDED_RESHAPE).then_some(producer)
     }
 
     /// Returns the input of the transpose by `perm` that computes this value.
@@ -85,14 +86,15 @@ impl<'a> Place<'a> {
         (self, scale)
     }
 
+    /// Splits off one factor.
     fn factor(&self) -> Option<(Self, f64)> {
-        let maker = self.node.maker(self.port)?;
-        let (port, factor) = match maker.op()? {
-            "Mul" => Candidate::either(|x, by| Some((x, f64::from(maker.scalar(by)?))))?,
-            "Div" => (0, 1.0 / f64::from(maker.scalar(1)?)),
+        let producer = self.node.producer(self.port)?;
+        let (port, factor) = match producer.op()? {
+            "Mul" => Candidate::either(|x, by| Some((x, f64::from(producer.scalar(by)?))))?,
+            "Div" => (0, 1.0 / f64::from(producer.scalar(1)?)),
             _ => return None,
         };
-        maker.is_shaped_alike(port).then(|| (Self::new(&maker, port), factor))
+        producer.is_shaped_alike(port).then(|| (Self::new(&producer, port), factor))
     }
 
     /// Returns the value as `[batch, length, heads, elements]` if this is its transpose to `[batch, heads, length,
@@ -136,8 +138,8 @@ impl<'a> Keys<'a> {
         let [batch, heads, elements, length] = place.extents()?;
         let merged = Place::new(&place.reshape()?, 0).transposed(&[0, 2, 1])?;
         let keys = Place::new(&merged.reshape()?, 0);
-        let together = [batch.times(&heads)?, length.clone(), elements.clone()];
-        let is_merged = merged.node.extents(merged.port)? == together;
+        let merged_extents = [batch.times(&heads)?, length.clone(), elements.clone()];
+        let is_merged = merged.node.extents(merged.port)? == merged_extents;
         let is_apart = keys.extents()? == [batch, heads, length, elements];
         (is_merged && is_apart).then_some(keys)
     }
@@ -164,17 +166,17 @@ struct Steps<'a> {
     v: Place<'a>,
     scale: f64,
     mask: Option<ValueId>,
-    /// Whether queries without a key yield zeros.
-    is_zeroed: bool,
+    /// Whether queries whose keys are all masked yield zeros.
+    zeroes_nan: bool,
 }
 
 impl<'a> Steps<'a> {
     /// Matches the steps that end at a product with the values.
     fn before(product: &Candidate<'a>) -> Option<Self> {
-        let shares = Place::new(product, 0);
+        let weights = Place::new(product, 0);
         let v = Place::new(product, 1);
-        let zeroed = zeroed(&shares);
-        let softmax = zeroed.unwrap_or(shares).made_by("Softmax")?;
+        let zeroed = zeroed(&weights);
+        let softmax = zeroed.unwrap_or(weights).made_by("Softmax")?;
         if softmax.int("axis")? != -1 && softmax.int("axis")? != 3 {
             return None;
         }
@@ -193,17 +195,17 @@ impl<'a> Steps<'a> {
         let (q, q_scale) = Place::new(&product, 0).scaled();
         let (keys, k_scale) = Keys::find(Place::new(&product, 1))?;
         let scale = scale * q_scale * k_scale;
-        Some(Self { q, keys, v, scale, mask, is_zeroed: zeroed.is_some() })
+        Some(Self { q, keys, v, scale, mask, zeroes_nan: zeroed.is_some() })
     }
 
     /// Returns one node for all steps, for separate heads or for rows of `heads` heads. It is the project's own
-    /// operator: for a query without a key, ONNX's `Attention` yields zeros and these steps yield NaN.
+    /// operator: for a query whose keys are all masked, ONNX's `Attention` yields zeros and these steps yield NaN.
     fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Replacement {
         let mut attrs = vec![("scale", Attr::Float(self.scale))];
         if let Some(heads) = heads {
             attrs.extend([("q_num_heads", Attr::Int(heads)), ("kv_num_heads", Attr::Int(heads))]);
         }
-        if self.is_zeroed {
+        if self.zeroes_nan {
             attrs.push(("zero_nan", Attr::Int(1)));
         }
         let inputs = inputs.into_iter().chain(self.mask).map(Operand::Value).collect();
@@ -215,17 +217,17 @@ impl<'a> Steps<'a> {
 fn zeroed<'a>(place: &Place<'a>) -> Option<Place<'a>> {
     let choice = place.made_by("Where")?;
     let is_zero = choice.scalar(1)?.to_bits() == 0;
-    let is_own = choice.made_by(0, "IsNaN")?.input_id(0) == choice.input_id(2);
-    (is_zero && is_own).then(|| Place::new(&choice, 2))
+    let tests_x = choice.made_by(0, "IsNaN")?.input_id(0) == choice.input_id(2);
+    (is_zero && tests_x).then(|| Place::new(&choice, 2))
 }
 
 /// Returns whether the addend of the scores is a mask: its last axis is that of the keys.
 fn is_mask(mask: &Place<'_>, scores: &Place<'_>) -> Option<bool> {
-    let (dims, all) = (mask.node.extents(mask.port)?, scores.extents()?);
-    let mut outer = dims.iter().rev().zip(all.iter().rev()).skip(1);
-    let is_mask = dims.len() <= all.len()
-        && dims.last() == all.last()
-        && outer.all(|(own, all)| own.number() == Some(1) || own == all)
+    let (dims, score_dims) = (mask.node.extents(mask.port)?, scores.extents()?);
+    let mut outer = dims.iter().rev().zip(score_dims.iter().rev()).skip(1);
+    let is_mask = dims.len() <= score_dims.len()
+        && dims.last() == score_dims.last()
+        && outer.all(|(dim, score_dim)| dim.number() == Some(1) || dim == score_dim)
         && mask.desc().dtype() == scores.desc().dtype();
     Some(is_mask)
 }

@@ -1,5 +1,5 @@
-//! Offers elementwise nodes to the kernel that computes their operand: y = f(kernel(x)), computed before the kernel
-//! stores.
+//! Offers elementwise nodes to the kernel that computes their operand (the host), as epilogue steps: y = f(host(x)), where
+//! the host's kernel applies f before it stores its result. Placement asks the kernel how many steps it accepts.
 
 use udo_api::{Activation, DType, Dim};
 
@@ -27,7 +27,7 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
     }
 }
 
-/// `QuantizeLinear` with one constant scale.
+/// Matches a `QuantizeLinear` with one constant scale.
 fn quantize(node: &Candidate<'_>) -> Option<Fusion> {
     let scale = node.output().encoding()?.scale;
     let is_real = node.input(0).dtype() == Some(DType::F32);
@@ -39,7 +39,7 @@ fn activation(node: &Candidate<'_>, activation: Activation) -> Option<Fusion> {
     node.epilogue(node.host(0)?, Step::Activation(activation))
 }
 
-/// Returns the activation that a `Clip` with constant bounds is; `Clip(0, inf)` is `Relu`.
+/// Converts a `Clip` with constant bounds to an activation; `Clip(0, inf)` is `Relu`.
 fn clip(node: &Candidate<'_>) -> Option<Activation> {
     let bound = |port: usize, open: f64| match node.node().node.input(port) {
         Some(_) => match node.constant::<f32>(port)? {
@@ -53,7 +53,7 @@ fn clip(node: &Candidate<'_>) -> Option<Activation> {
     Some(if is_relu { Activation::Relu } else { Activation::Clip(low, high) })
 }
 
-/// y = x + b with a constant vector b -> Bias
+/// Matches y = x + b with a constant vector b, as a bias.
 fn bias(node: &Candidate<'_>) -> Option<Fusion> {
     [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
         let (vector, axis) = vector(node, addend)?;
@@ -65,15 +65,15 @@ fn bias(node: &Candidate<'_>) -> Option<Fusion> {
 pub(super) fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
     let (desc, output) = (node.input(port), node.output());
     let dims = desc.shape();
-    let long = dims.iter().position(|&dim| dim > 1)?;
-    let axis = output.rank().checked_sub(dims.len() - long)?;
+    let vector_axis = dims.iter().position(|&dim| dim > 1)?;
+    let axis = output.rank().checked_sub(dims.len() - vector_axis)?;
     let extent = output.full_shape().dim(axis).and_then(Dim::exact);
-    let fills = desc.len() == dims[long] && extent == Some(dims[long]);
+    let fills = desc.len() == dims[vector_axis] && extent == Some(dims[vector_axis]);
     node.tensor(port).filter(|_| fills)?;
     Some((node.node().node.input(port)?, axis))
 }
 
-/// y = x + r with a tensor r that is computed before the producer of x runs -> Residual
+/// Matches y = x + r as a residual; tensor r must be computed before the producer of x runs.
 fn residual(node: &Candidate<'_>) -> Option<Fusion> {
     [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
         let mut host = host(node, x)?;

@@ -28,9 +28,9 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<ValueId> {
         "QuantizeLinear" => quantized(node),
         "Transpose" => transposed(node),
         _ if is_unchanged(node, op) => node.input_id(0),
-        "Mul" => Candidate::either(|x, one| with_neutral(node, x, one, 1.0)),
-        "Div" | "Pow" => with_neutral(node, 0, 1, 1.0),
-        "Sub" => with_neutral(node, 0, 1, 0.0),
+        "Mul" => Candidate::either(|x, one| without_neutral(node, x, one, 1.0)),
+        "Div" | "Pow" => without_neutral(node, 0, 1, 1.0),
+        "Sub" => without_neutral(node, 0, 1, 0.0),
         _ => None,
     }
 }
@@ -51,40 +51,40 @@ fn is_unchanged(node: &Candidate<'_>, op: &str) -> bool {
 }
 
 /// Returns whether an input is constant and no element satisfies the condition.
-fn no_element_is(node: &Candidate<'_>, port: usize, is_so: fn(i64) -> bool) -> bool {
+fn no_element_is(node: &Candidate<'_>, port: usize, condition: fn(i64) -> bool) -> bool {
     match (node.constant::<i64>(port), node.constant::<i32>(port)) {
-        (Some(ints), _) => !ints.iter().any(|&int| is_so(int)),
-        (_, Some(ints)) => !ints.iter().any(|&int| is_so(i64::from(int))),
+        (Some(ints), _) => !ints.iter().any(|&int| condition(int)),
+        (_, Some(ints)) => !ints.iter().any(|&int| condition(i64::from(int))),
         (None, None) => false,
     }
 }
 
 /// Returns operand `x` if the other operand is this neutral constant.
-fn with_neutral(node: &Candidate<'_>, x: usize, other: usize, number: f32) -> Option<ValueId> {
-    let is_it = node.scalar(other).is_some_and(|found| found.to_bits() == number.to_bits());
-    node.input_id(x).filter(|_| is_it && node.input(x) == node.output())
+fn without_neutral(node: &Candidate<'_>, x: usize, other: usize, number: f32) -> Option<ValueId> {
+    let is_neutral = node.scalar(other).is_some_and(|scalar| scalar.to_bits() == number.to_bits());
+    node.input_id(x).filter(|_| is_neutral && node.input(x) == node.output())
 }
 
-/// Returns the value that a view, or two views in a row, show in its original shape.
+/// Returns the input of a view that does not change the shape, or of the first of two views that together restore it.
 fn view(node: &Candidate<'_>) -> Option<ValueId> {
     let shape = node.output();
     if node.input(0) == shape && (node.makes_one_fixed() || node.facts().has(Facts::ELEMENTWISE)) {
         return node.input_id(0);
     }
-    let before = node.maker(0).filter(|_| node.makes_one_fixed())?;
-    let is_back = before.op().is_some() && before.facts().has(Facts::VIEW);
-    before.input_id(0).filter(|_| is_back && before.input(0) == shape)
+    let inner = node.producer(0).filter(|_| node.makes_one_fixed())?;
+    let is_inverse = inner.op().is_some() && inner.facts().has(Facts::VIEW);
+    inner.input_id(0).filter(|_| is_inverse && inner.input(0) == shape)
 }
 
 /// Returns the input of a cast to its own type, or the value that a cast to a wider type read before it was cast back.
 fn cast(node: &Candidate<'_>) -> Option<ValueId> {
-    let wanted = node.output().dtype()?;
-    if node.input(0).dtype() == Some(wanted) {
+    let dtype = node.output().dtype()?;
+    if node.input(0).dtype() == Some(dtype) {
         return node.input_id(0);
     }
-    let before = node.maker(0).filter(|before| matches!(before.op(), Some("Cast" | "CastLike")))?;
-    let is_back = before.input(0).dtype() == Some(wanted);
-    before.input_id(0).filter(|_| is_back && represents_all(node.input(0).dtype(), wanted))
+    let inner = node.producer(0).filter(|inner| matches!(inner.op(), Some("Cast" | "CastLike")))?;
+    let is_inverse = inner.input(0).dtype() == Some(dtype);
+    inner.input_id(0).filter(|_| is_inverse && represents_all(node.input(0).dtype(), dtype))
 }
 
 /// Returns whether a type represents all values of another one. Bool is excluded, because casts to bool are not
@@ -111,28 +111,31 @@ fn rejoined(node: &Candidate<'_>) -> Option<ValueId> {
     }
     let split = node.made_by(0, "Split")?;
     let axis = |node: &Candidate<'_>| resolve_axis(node.int("axis")?, node.output().rank());
-    let is_whole =
+    let has_all_parts =
         split.node().node.outputs == node.node().node.inputs && axis(&split) == axis(node);
-    split.input_id(0).filter(|_| is_whole && split.input(0) == node.output())
+    split.input_id(0).filter(|_| has_all_parts && split.input(0) == node.output())
 }
 
 /// Returns q for `QuantizeLinear(DequantizeLinear(q))` with equal parameters, which is exact.
 fn quantized(node: &Candidate<'_>) -> Option<ValueId> {
     const PARAMS: [&str; 2] = ["axis", "block_size"];
-    let before = node.made_by(0, "DequantizeLinear")?;
+    let inner = node.made_by(0, "DequantizeLinear")?;
     let scales = node.constant::<f32>(1)?;
+    // Other scales may overflow or underflow.
     let are_exact = scales.iter().all(|scale| (1e-30..1e30).contains(scale));
-    let is_same = |port: usize| match (node.tensor(port), before.tensor(port)) {
-        (Some(own), Some(other)) => own.desc() == other.desc() && own.stored() == other.stored(),
-        (None, None) => node.input_id(port).is_none() && before.input_id(port).is_none(),
+    let is_same = |port: usize| match (node.tensor(port), inner.tensor(port)) {
+        (Some(outer), Some(inner)) => {
+            outer.desc() == inner.desc() && outer.stored() == inner.stored()
+        }
+        (None, None) => node.input_id(port).is_none() && inner.input_id(port).is_none(),
         _ => false,
     };
     let fits = are_exact
         && is_same(1)
         && is_same(2)
-        && PARAMS.iter().all(|name| node.int(name) == before.int(name))
-        && before.input(0) == node.output();
-    before.input_id(0).filter(|_| fits)
+        && PARAMS.iter().all(|name| node.int(name) == inner.int(name))
+        && inner.input(0) == node.output();
+    inner.input_id(0).filter(|_| fits)
 }
 
 /// Returns the input of a transpose that changes nothing, or of two transposes that cancel out.
@@ -140,12 +143,13 @@ fn transposed(node: &Candidate<'_>) -> Option<ValueId> {
     if preserves_order(&node.input(0).full_shape().iter().collect::<Vec<_>>(), &order(node)?) {
         return node.input_id(0).filter(|_| node.input(0) == node.output());
     }
-    let before = node.made_by(0, "Transpose")?;
-    let first = order(&before)?;
-    let both: Option<Vec<usize>> =
-        order(node)?.iter().map(|&axis| first.get(axis).copied()).collect();
-    let is_back = preserves_order(&before.input(0).full_shape().iter().collect::<Vec<_>>(), &both?);
-    before.input_id(0).filter(|_| is_back && before.input(0) == node.output())
+    let inner = node.made_by(0, "Transpose")?;
+    let inner_order = order(&inner)?;
+    let composed: Option<Vec<usize>> =
+        order(node)?.iter().map(|&axis| inner_order.get(axis).copied()).collect();
+    let is_inverse =
+        preserves_order(&inner.input(0).full_shape().iter().collect::<Vec<_>>(), &composed?);
+    inner.input_id(0).filter(|_| is_inverse && inner.input(0) == node.output())
 }
 
 /// Returns whether a permutation keeps the order of the axes with more than one element.

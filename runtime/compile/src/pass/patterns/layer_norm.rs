@@ -31,7 +31,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     }
 }
 
-/// A normalization of rows.
+/// A matched normalization of rows, before its scale and bias.
 struct Rows {
     x: ValueId,
     /// The extents of a row, which are the last ones.
@@ -55,9 +55,9 @@ impl Rows {
         let difference = node.made_by(0, "Sub")?;
         let x = difference.input_id(0)?;
         let mean = difference.made_by(1, "ReduceMean")?;
-        let variance = node.made_by(1, "Sqrt")?;
-        let Squares { of, dims, epsilon } = Squares::mean(&variance)?;
-        let is_same = of == d && mean.input_id(0) == Some(x) && row(&mean)? == dims;
+        let root = node.made_by(1, "Sqrt")?;
+        let Squares { squared, dims, epsilon } = Squares::mean(&root)?;
+        let is_same = squared == d && mean.input_id(0) == Some(x) && row(&mean)? == dims;
         is_same.then_some(Self { x, dims, epsilon })
     }
 

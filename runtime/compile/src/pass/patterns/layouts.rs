@@ -1,4 +1,5 @@
-//! Layout rules of nodes for channels-last operands, beyond the facts of their operators.
+//! Layout rules of nodes for channels-last operands that operators' own declarations (`Facts`) do not cover. The layout
+//! pass looks up its rules here.
 
 use crate::pass::Candidate;
 use crate::resolve::LayoutRule;

@@ -20,13 +20,13 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     let own = own_pads(node)?;
     let pads: Vec<i64> = own.iter().zip(added_pads(&pad)?).map(|(own, more)| own + more).collect();
     let mut padded = Replacement::from_node(node)?;
-    let is_same = match op {
+    let is_neutral = match op {
         "Conv" | "LpPool" => is_zero(&pad, 2)?,
         "ConvInteger" | "QLinearConv" => is_zero_point(&pad, node, 2)?,
         "AveragePool" => {
             padded.set("count_include_pad", Attr::Int(1));
-            let counts = node.int("count_include_pad") == Some(1);
-            is_zero(&pad, 2)? && (counts || own.iter().all(|&pad| pad == 0))
+            let counts_padding = node.int("count_include_pad") == Some(1);
+            is_zero(&pad, 2)? && (counts_padding || own.iter().all(|&pad| pad == 0))
         }
         "MaxPool" => {
             pads_with_lowest(&pad) || (is_zero(&pad, 2)? && zeros_never_win(node, &pad, &pads)?)
@@ -36,7 +36,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     padded.attrs.retain(|(name, _)| *name != "auto_pad");
     padded.set("pads", Attr::Ints(pads));
     *padded.inputs.first_mut()? = Operand::Value(pad.input_id(0)?);
-    is_same.then_some(padded)
+    is_neutral.then_some(padded)
 }
 
 /// Returns the pads of a window operator, all begins before all ends; `None` if they depend on extents.
@@ -53,7 +53,7 @@ pub(super) fn own_pads(node: &Candidate<'_>) -> Option<Vec<i64>> {
     }
 }
 
-/// Returns the pads of a `Pad` node in the same form, if none is negative and only spatial axes are padded.
+/// Returns the pads of a `Pad` node in the order of [`own_pads`], if none is negative and only spatial axes are padded.
 fn added_pads(pad: &Candidate<'_>) -> Option<Vec<i64>> {
     let (rank, pads) = (pad.input(0).rank(), pad.constant::<i64>(1)?);
     let axes: Vec<i64> = match pad.input_id(3) {
@@ -63,18 +63,18 @@ fn added_pads(pad: &Candidate<'_>) -> Option<Vec<i64>> {
             None => pad.constant::<i64>(3)?.to_vec(),
         },
     };
-    let (before, behind) = pads.split_at_checked(axes.len())?;
-    if before.len() != behind.len() || pads.iter().any(|&pad| pad < 0) {
+    let (begins, ends) = pads.split_at_checked(axes.len())?;
+    if begins.len() != ends.len() || pads.iter().any(|&pad| pad < 0) {
         return None;
     }
-    let mut all = [vec![0; rank], vec![0; rank]];
-    for ((&axis, &before), &behind) in axes.iter().zip(before).zip(behind) {
-        let at = resolve_axis(axis, rank)?;
-        *all[0].get_mut(at)? += before;
-        *all[1].get_mut(at)? += behind;
+    let mut all_pads = [vec![0; rank], vec![0; rank]];
+    for ((&axis, &begin), &end) in axes.iter().zip(begins).zip(ends) {
+        let axis = resolve_axis(axis, rank)?;
+        *all_pads[0].get_mut(axis)? += begin;
+        *all_pads[1].get_mut(axis)? += end;
     }
-    let are_images = all.iter().all(|pads| pads.iter().take(2).all(|&pad| pad == 0));
-    are_images.then(|| all.iter().flat_map(|pads| pads.iter().skip(2).copied()).collect())
+    let are_images = all_pads.iter().all(|pads| pads.iter().take(2).all(|&pad| pad == 0));
+    are_images.then(|| all_pads.iter().flat_map(|pads| pads.iter().skip(2).copied()).collect())
 }
 
 /// Returns whether an input is omitted or 0; `None` if a run computes it.
@@ -106,9 +106,11 @@ fn zeros_never_win(node: &Candidate<'_>, pad: &Candidate<'_>, pads: &[i64]) -> O
     let windows = node.ints("kernel_shape")?;
     let has_elements = pad.input(0).full_shape().is_fixed() && !pad.input(0).shape().contains(&0);
     let are_dense = node.ints("dilations").is_none_or(|steps| steps.iter().all(|&step| step == 1));
-    let meet_one = pads.iter().zip(windows.iter().cycle()).all(|(pad, window)| pad < window);
-    let maker = pad.maker(0)?;
-    let is_clip = maker.op() == Some("Clip") && maker.scalar(1).is_some_and(|least| least >= 0.0);
-    let is_positive = is_clip || maker.op().is_some_and(|op| NOT_NEGATIVE.contains(&op));
-    Some(has_elements && are_dense && meet_one && is_positive)
+    let contain_elements =
+        pads.iter().zip(windows.iter().cycle()).all(|(pad, window)| pad < window);
+    let producer = pad.producer(0)?;
+    let is_clip =
+        producer.op() == Some("Clip") && producer.scalar(1).is_some_and(|least| least >= 0.0);
+    let is_not_negative = is_clip || producer.op().is_some_and(|op| NOT_NEGATIVE.contains(&op));
+    Some(has_elements && are_dense && contain_elements && is_not_negative)
 }

@@ -1,4 +1,4 @@
-//! Reads the encodings of values from the model's `QuantizeLinear` and `DequantizeLinear` nodes.
+//! Reads the encodings of values from the model's `QuantizeLinear` and `DequantizeLinear` nodes (QDQ format).
 //!
 //! A float value has an encoding, per tensor or per axis, if a `DequantizeLinear` node computes it, or if all its
 //! consumers are `QuantizeLinear` nodes with the same encoding. A fixed-point core may then store it quantized.
@@ -17,22 +17,24 @@ pub(in crate::pass) fn propagate(graph: &mut TypedGraph) -> usize {
     let count = known.iter().flatten().count();
     for (value, quantized) in graph.values.iter_mut().zip(known) {
         // A default's encoding is known before any pass.
-        let own = value.quantized.filter(|_| matches!(value.value.source, Source::Constant(_)));
-        value.quantized = quantized.or(own);
+        let default = value.quantized.filter(|_| matches!(value.value.source, Source::Constant(_)));
+        value.quantized = quantized.or(default);
     }
     count
 }
 
 fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
-    let mut known = Known { of: vec![None; graph.values.len()], readers: readers(graph), graph };
+    let mut known =
+        Known { encodings: vec![None; graph.values.len()], readers: readers(graph), graph };
     for bound in graph.nodes.iter().filter(|bound| bound.node.op == "DequantizeLinear") {
         known.set(bound.node.output(0), known.stated(bound, bound.node.input(0)));
     }
-    // A node that keeps its input's encoding copies quantized values, even if its consumers ask for another encoding.
+    // A node that keeps its input's encoding copies quantized values, even if its consumers request another encoding.
     for bound in graph.nodes.iter().filter(|bound| bound.keeps_encoding()) {
-        let kept = known.get(bound.node.input(0)).filter(|kept| known.is_kept(bound, *kept));
+        let encoding = known.get(bound.node.input(0));
+        let encoding = encoding.filter(|encoding| known.can_share(bound, *encoding));
         for &output in &bound.node.outputs {
-            known.set(output, kept);
+            known.set(output, encoding);
         }
     }
     for bound in graph.nodes.iter().rev() {
@@ -40,33 +42,34 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
             known.set_as_read(bound.node.input(0));
         }
     }
-    known.of
+    known.encodings
 }
 
 /// Derives encodings of further values from those of their node's inputs; returns the number of these values.
 pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
-    let of = graph.values.iter().map(|value| value.quantized).collect();
-    let mut known = Known { of, readers: Vec::new(), graph };
-    let before = known.of.iter().flatten().count();
-    let read = graph.consumers();
+    let encodings = graph.values.iter().map(|value| value.quantized).collect();
+    let mut known = Known { encodings, readers: Vec::new(), graph };
+    let before = known.encodings.iter().flatten().count();
+    let consumers = graph.consumers();
     let is_read = |id: &ValueId| {
-        graph.outputs.contains(id) || read.get(*id).is_some_and(|readers| !readers.is_empty())
+        graph.outputs.contains(id) || consumers.get(*id).is_some_and(|readers| !readers.is_empty())
     };
     for bound in &graph.nodes {
-        let kept = bound.keeps_encoding().then(|| known.get(bound.node.input(0))).flatten();
-        let kept = kept.filter(|kept| known.is_kept(bound, *kept));
-        let found = kept.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
+        let shared = bound.keeps_encoding().then(|| known.get(bound.node.input(0))).flatten();
+        let shared = shared.filter(|encoding| known.can_share(bound, *encoding));
+        let encoding = shared.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
         let unread = bound.node.outputs.iter().flatten().filter(|id| before > 0 && !is_read(id));
         for output in unread {
             known.set(Some(*output), Some(UNUSED));
         }
-        for &output in bound.node.outputs.iter().take(if kept.is_some() { usize::MAX } else { 1 }) {
-            known.set(output, found);
+        for &output in bound.node.outputs.iter().take(if shared.is_some() { usize::MAX } else { 1 })
+        {
+            known.set(output, encoding);
         }
     }
-    let Known { of, .. } = known;
-    let count = of.iter().flatten().count() - before;
-    for (value, quantized) in graph.values.iter_mut().zip(of) {
+    let Known { encodings, .. } = known;
+    let count = encodings.iter().flatten().count() - before;
+    for (value, quantized) in graph.values.iter_mut().zip(encodings) {
         value.quantized = quantized;
     }
     count
@@ -83,7 +86,7 @@ const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "Resize"];
 
 /// The encodings that are known so far.
 struct Known<'a> {
-    of: Vec<Option<Quantized>>,
+    encodings: Vec<Option<Quantized>>,
     /// The nodes that read each value as their first input; `None` if a node reads it at another port.
     readers: Vec<Option<Vec<&'a BoundNode>>>,
     graph: &'a TypedGraph,
@@ -111,37 +114,40 @@ fn readers(graph: &TypedGraph) -> Vec<Option<Vec<&BoundNode>>> {
 
 impl Known<'_> {
     fn get(&self, value: Option<ValueId>) -> Option<Quantized> {
-        self.of.get(value?.index()).copied().flatten()
+        self.encodings.get(value?.index()).copied().flatten()
     }
 
     /// Sets the encoding of a float value if none is known yet.
     fn set(&mut self, value: Option<ValueId>, quantized: Option<Quantized>) {
-        let real = self.graph.desc(value).dtype() == Some(DType::F32);
-        if let Some(slot) = value.and_then(|v| self.of.get_mut(v.index())).filter(|_| real) {
+        let is_float = self.graph.desc(value).dtype() == Some(DType::F32);
+        if let Some(slot) =
+            value.and_then(|v| self.encodings.get_mut(v.index())).filter(|_| is_float)
+        {
             *slot = slot.or(quantized);
         }
     }
 
-    /// Sets the encoding that all consumers of a value ask for. If a consumer asks for none, it must get the model's
-    /// exact values.
+    /// Sets the encoding that all consumers of a value request. A consumer that requests none must get the model's exact
+    /// values; the value then has no encoding.
     fn set_as_read(&mut self, value: Option<ValueId>) {
         let readers = value.and_then(|v| self.readers.get(v.index())?.as_ref());
-        let mut asked = readers.into_iter().flatten().map(|bound| self.asked_by(bound));
-        if let Some(first) = asked.next().filter(|first| asked.all(|other| other == *first)) {
+        let mut requested = readers.into_iter().flatten().map(|bound| self.requested_by(bound));
+        if let Some(first) = requested.next().filter(|first| requested.all(|other| other == *first))
+        {
             self.set(value, first);
         }
     }
 
-    /// Returns the encoding that a node asks for at its first input.
-    fn asked_by(&self, bound: &BoundNode) -> Option<Quantized> {
+    /// Returns the encoding that a node requests for its first input.
+    fn requested_by(&self, bound: &BoundNode) -> Option<Quantized> {
         match bound.node.op.as_str() {
             "QuantizeLinear" => self.stated(bound, bound.node.output(0)),
             // A mean's operands may saturate although the mean itself does not.
             op if bound.keeps_encoding() && !MEANS.contains(&op) => {
-                let made = bound.node.outputs.iter().filter(|output| output.is_some());
-                let mut asked = made.map(|output| self.get(*output));
-                let first = asked.next()?.filter(|kept| self.is_kept(bound, *kept));
-                first.filter(|_| asked.all(|other| other == first))
+                let outputs = bound.node.outputs.iter().filter(|output| output.is_some());
+                let mut requested = outputs.map(|output| self.get(*output));
+                let first = requested.next()?.filter(|encoding| self.can_share(bound, *encoding));
+                first.filter(|_| requested.all(|other| other == first))
             }
             _ => None,
         }
@@ -149,7 +155,7 @@ impl Known<'_> {
 
     /// Returns whether the input and output of a node that keeps encodings can share this one. The position of an axis
     /// is known only for views that keep the shape.
-    fn is_kept(&self, bound: &BoundNode, quantized: Quantized) -> bool {
+    fn can_share(&self, bound: &BoundNode, quantized: Quantized) -> bool {
         let shape = |value| self.graph.desc(value).full_shape();
         match quantized.encodings {
             Encodings::PerTensor(_) => true,
@@ -170,8 +176,8 @@ impl Known<'_> {
         };
         let desc = self.graph.desc(stored);
         let encodings = if let (&[scale], &[zero_point]) = (numbers, zero_points.as_slice()) {
-            let is_one = scale.is_finite() && scale > 0.0;
-            is_one.then_some(Encodings::PerTensor(Encoding { scale, zero_point }))?
+            let is_valid = scale.is_finite() && scale > 0.0;
+            is_valid.then_some(Encodings::PerTensor(Encoding { scale, zero_point }))?
         } else {
             let is_vector = scales.desc().rank() == 1 && param(bound, "block_size") == Some(0);
             let axis = resolve_axis(param(bound, "axis").filter(|_| is_vector)?, desc.rank())?;
@@ -212,7 +218,7 @@ mod tests {
     use udo_graph::graph::{Attr, Graph};
 
     #[test]
-    fn a_value_that_a_subgraph_captures_is_not_stored_as_its_other_reader_asks() {
+    fn captured_values_get_no_encoding_from_their_consumers() {
         let text = "graph captured
           input x: f32[2]
           constant s: f32[]{0.5}

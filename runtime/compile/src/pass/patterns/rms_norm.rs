@@ -12,12 +12,12 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
         return None;
     }
     Candidate::either(|rows, scale| {
-        let Squares { of, dims, epsilon } = divided(&node.maker(rows)?)?;
+        let Squares { squared, dims, epsilon } = divided(&node.producer(rows)?)?;
         let scale = vector(node, scale, &dims)?;
         let axis = -i64::try_from(dims.len()).ok()?;
         Some(Replacement {
             attrs: vec![("axis", Attr::Int(axis)), ("epsilon", Attr::Float(f64::from(epsilon)))],
-            ..Replacement::new("", "RMSNormalization", vec![Operand::Value(of), scale])
+            ..Replacement::new("", "RMSNormalization", vec![Operand::Value(squared), scale])
         })
     })
 }
@@ -26,9 +26,9 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
 fn divided(node: &Candidate<'_>) -> Option<Squares> {
     match node.op()? {
         "Div" => Squares::mean(&node.made_by(1, "Sqrt")?)
-            .filter(|squares| node.input_id(0) == Some(squares.of)),
+            .filter(|squares| node.input_id(0) == Some(squares.squared)),
         "Mul" => Candidate::either(|x, inverse| {
-            let inverse = node.maker(inverse)?;
+            let inverse = node.producer(inverse)?;
             let root = match inverse.op()? {
                 "Reciprocal" => inverse.made_by(0, "Sqrt"),
                 "Div" if inverse.scalar(0).is_some_and(|one| one.to_bits() == 1f32.to_bits()) => {
@@ -36,7 +36,7 @@ fn divided(node: &Candidate<'_>) -> Option<Squares> {
                 }
                 _ => None,
             };
-            Squares::mean(&root?).filter(|squares| node.input_id(x) == Some(squares.of))
+            Squares::mean(&root?).filter(|squares| node.input_id(x) == Some(squares.squared))
         }),
         _ => None,
     }

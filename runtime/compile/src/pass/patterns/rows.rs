@@ -1,26 +1,28 @@
-//! Shared matchers of the row normalizations.
+//! Matchers shared by the passes that fuse normalizations of rows (`layer_norm` and `rms_norm`). A row is the elements
+//! along the last axes, which a `ReduceMean` averages.
 
 use udo_api::{Dim, Shape, resolve_axis};
 
 use crate::pass::{Candidate, Operand};
 use udo_graph::graph::ValueId;
 
-/// `mean(of * of) + epsilon`, along rows.
+/// The term `mean(x * x) + epsilon`, along rows.
 pub(super) struct Squares {
-    pub(super) of: ValueId,
+    /// The value x.
+    pub(super) squared: ValueId,
     /// The extents of a row, which are the last ones.
     pub(super) dims: Vec<usize>,
     pub(super) epsilon: f32,
 }
 
 impl Squares {
-    /// Matches the argument of a function.
+    /// Matches the operand of `function`, such as a `Sqrt`.
     pub(super) fn mean(function: &Candidate<'_>) -> Option<Self> {
         let sum = function.made_by(0, "Add")?;
         let (mean, epsilon) = Candidate::either(|mean, epsilon| {
             Some((sum.made_by(mean, "ReduceMean")?, sum.scalar(epsilon)?))
         })?;
-        Some(Self { of: squared(&mean, 0)?, dims: row(&mean)?, epsilon })
+        Some(Self { squared: squared(&mean, 0)?, dims: row(&mean)?, epsilon })
     }
 }
 
@@ -54,8 +56,8 @@ pub(super) fn row(reduction: &Candidate<'_>) -> Option<Vec<usize>> {
 pub(super) fn vector(node: &Candidate<'_>, port: usize, row: &[usize]) -> Option<Operand> {
     let tensor = node.tensor(port)?;
     let dims = tensor.desc().shape();
-    let (outer, own) = dims.split_at_checked(dims.len().checked_sub(row.len())?)?;
-    let fits = own == row && outer.iter().all(|&dim| dim == 1);
-    let tensor = tensor.reshaped(Shape::new(own).ok()?).ok()?;
+    let (outer_dims, row_dims) = dims.split_at_checked(dims.len().checked_sub(row.len())?)?;
+    let fits = row_dims == row && outer_dims.iter().all(|&dim| dim == 1);
+    let tensor = tensor.reshaped(Shape::new(row_dims).ok()?).ok()?;
     fits.then_some(Operand::Constant(tensor))
 }

@@ -15,7 +15,7 @@ use udo_graph::container::checksum::sum128;
 use udo_graph::memory::{Buffer, Tensor, TensorStorage, elements_mut};
 
 /// The largest weights, in bytes, that are duplicated if other nodes read them as well.
-const MOST_SHARED: usize = 1 << 20;
+const MAX_SHARED_BYTES: usize = 1 << 20;
 
 /// Returns the neighboring product that may do this node's work, with its new weights and bias.
 pub(in crate::pass) fn fold(node: &Candidate<'_>) -> Option<Fusion> {
@@ -35,8 +35,8 @@ fn into_consumer(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
     let consumer =
         node.only_consumer().filter(|consumer| consumer.op() != Some("BatchNormalization"))?;
     let product = Product::from_node(consumer)?;
-    let read = 1usize.checked_sub(product.weights.port)?;
-    if product.node.input_id(read) != node.node().node.output(0) {
+    let variable_port = 1usize.checked_sub(product.weights.port)?;
+    if product.node.input_id(variable_port) != node.node().node.output(0) {
         return None;
     }
     let axis = node.output().rank().checked_sub(product.last_axes)?;
@@ -56,50 +56,51 @@ struct Affine {
 impl Affine {
     /// Returns the affine function that a node computes if its other inputs are constant.
     fn from_node(node: &Candidate<'_>) -> Option<Self> {
-        let found = match node.op()? {
+        let affine = match node.op()? {
             "BatchNormalization" => Self::normalization(node),
-            "Mul" => Candidate::either(|x, c| Self::of_each(node, x, c, |c| (c, 0.0))),
-            "Div" => Self::of_each(node, 0, 1, |c| (c.recip(), 0.0)),
-            "Add" => Candidate::either(|x, c| Self::of_each(node, x, c, |c| (1.0, c))),
-            "Sub" => Self::of_each(node, 0, 1, |c| (1.0, -c))
-                .or_else(|| Self::of_each(node, 1, 0, |c| (-1.0, c))),
+            "Mul" => Candidate::either(|x, c| Self::elementwise(node, x, c, |c| (c, 0.0))),
+            "Div" => Self::elementwise(node, 0, 1, |c| (c.recip(), 0.0)),
+            "Add" => Candidate::either(|x, c| Self::elementwise(node, x, c, |c| (1.0, c))),
+            "Sub" => Self::elementwise(node, 0, 1, |c| (1.0, -c))
+                .or_else(|| Self::elementwise(node, 1, 0, |c| (-1.0, c))),
             _ => None,
         }?;
-        let fits = node.input(found.port).full_shape() == node.output().full_shape();
-        fits.then_some(found)
+        let fits = node.input(affine.port).full_shape() == node.output().full_shape();
+        fits.then_some(affine)
     }
 
-    /// Returns the function of a node with one constant operand; `each` maps a constant to factor and addend.
-    fn of_each(
+    /// Returns the function of a node with a constant operand; `map` converts a constant to factor and addend.
+    fn elementwise(
         node: &Candidate<'_>,
         port: usize,
         constants: usize,
-        each: fn(f64) -> (f64, f64),
+        map: fn(f64) -> (f64, f64),
     ) -> Option<Self> {
         let numbers = node.constant::<f32>(constants)?;
         let axis = match numbers {
             [_] => None,
-            _ => Some(vector(node, constants)?.1),
+            _ => vector(node, constants).map(|(_, axis)| Some(axis))?,
         };
-        let (factors, addends) = numbers.iter().map(|&number| each(f64::from(number))).unzip();
+        let (factors, addends) = numbers.iter().map(|&number| map(f64::from(number))).unzip();
         Some(Self { port, axis, factors, addends })
     }
 
+    /// Returns the function of a batch normalization: scale * (x - mean) / sqrt(variance + epsilon) + shift.
     fn normalization(node: &Candidate<'_>) -> Option<Self> {
-        let [scale, moved, mean, variance] = [1, 2, 3, 4].map(|port| node.constant::<f32>(port));
+        let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|port| node.constant::<f32>(port));
         #[expect(clippy::cast_possible_truncation, reason = "the operator computes in f32")]
         let epsilon = f64::from(node.float("epsilon")? as f32);
         let roots = variance?.iter().map(|&variance| (f64::from(variance) + epsilon).sqrt());
         let scales = scale?.iter().zip(roots);
         let factors: Vec<f64> = scales.map(|(&scale, root)| f64::from(scale) / root).collect();
-        let ends = moved?.iter().zip(mean?).zip(&factors);
-        let addends = ends.map(|((&moved, &mean), f)| f64::from(moved) - f64::from(mean) * f);
+        let terms = shift?.iter().zip(mean?).zip(&factors);
+        let addends = terms.map(|((&shift, &mean), f)| f64::from(shift) - f64::from(mean) * f);
         Some(Self { port: 0, axis: Some(1), addends: addends.collect(), factors })
     }
 
     /// Returns whether factors and addends vary at most along this axis.
     fn fits(&self, axis: usize) -> bool {
-        self.axis.is_none_or(|own| own == axis)
+        self.axis.is_none_or(|affine_axis| affine_axis == axis)
     }
 
     fn adds(&self) -> bool {
@@ -115,7 +116,9 @@ impl Affine {
 /// The side of a product whose channels are scaled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
+    /// The variable operand: input channels.
     Operand,
+    /// The results: output channels.
     Results,
 }
 
@@ -123,7 +126,7 @@ enum Side {
 struct Weights<'a> {
     port: usize,
     /// An f32 tensor.
-    own: &'a Tensor,
+    tensor: &'a Tensor,
     /// The extents of the channel axes, and of all axes after them together.
     dims: [usize; 3],
     /// The number of positions of the first axis after which its channels repeat.
@@ -170,10 +173,10 @@ impl<'a> Product<'a> {
 
     /// Returns a batch normalization as a product: its scale is the weights.
     fn normalization(node: Candidate<'a>) -> Option<Self> {
-        let own = floats(&node, 1)?;
-        let count: usize = own.dims().iter().product();
+        let tensor = floats(&node, 1)?;
+        let count: usize = tensor.dims().iter().product();
         let (dims, period, first) = ([count, 1, 1], count, Side::Results);
-        let weights = Weights { port: 1, own, dims, period, first, groups: 1 };
+        let weights = Weights { port: 1, tensor, dims, period, first, groups: 1 };
         let last_axes = node.input(0).rank().checked_sub(1)?;
         Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
     }
@@ -187,12 +190,12 @@ impl<'a> Product<'a> {
         axes: usize,
     ) -> Option<Self> {
         let desc = node.input(port);
-        let (before, rest) = desc.shape().split_at_checked(axes)?;
-        let (&second, outer) = before.split_last()?;
+        let (channel_dims, kernel_dims) = desc.shape().split_at_checked(axes)?;
+        let (&second, outer) = channel_dims.split_last()?;
         let (&period, dims) =
-            (outer.last()?, [outer, &[second], rest].map(|dims| dims.iter().product()));
-        let own = floats(&node, port)?;
-        let weights = Weights { port, own, dims, period, first, groups };
+            (outer.last()?, [outer, &[second], kernel_dims].map(|dims| dims.iter().product()));
+        let tensor = floats(&node, port)?;
+        let weights = Weights { port, tensor, dims, period, first, groups };
         let last_axes = node.input(0).rank().checked_sub(1)?;
         Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
     }
@@ -202,18 +205,19 @@ impl<'a> Product<'a> {
         let Self { node: product, weights, .. } = &self;
         let port = weights.port;
         // If the constant is the left operand, its rows are not an axis of the result's channels.
-        let is_whole = port == 1 || (affine.axis.is_none() && !affine.adds());
-        let is_small = product.reads_alone(port) || weights.own.desc().size_bytes() <= MOST_SHARED;
-        if !is_whole || !is_small || product.is_encoded(port) || !node.runs_with(product) {
+        let is_foldable = port == 1 || (affine.axis.is_none() && !affine.adds());
+        let is_small =
+            product.reads_alone(port) || weights.tensor.desc().size_bytes() <= MAX_SHARED_BYTES;
+        if !is_foldable || !is_small || product.is_encoded(port) || !node.runs_with(product) {
             return None;
         }
         let mut constants = Vec::new();
         if affine.multiplies() {
-            let (make, desc) = (|| weights.scaled(affine, side), weights.own.desc());
-            let of = |stands_for: &dyn Fn(&Tensor) -> u128| {
-                format!("scaled {:x} {}", stands_for(weights.own), weights.words(affine, side))
+            let (compute, desc) = (|| weights.scaled(affine, side), weights.tensor.desc());
+            let key = |constant_id: &dyn Fn(&Tensor) -> u128| {
+                format!("scaled {:x} {}", constant_id(weights.tensor), weights.words(affine, side))
             };
-            constants.push((port, product.derive(desc, of, make)?));
+            constants.push((port, product.derive(desc, key, compute)?));
         }
         if let Some(bias) = self.new_bias(affine, side)? {
             constants.push((self.bias?, bias));
@@ -225,27 +229,29 @@ impl<'a> Product<'a> {
     #[expect(clippy::option_option, reason = "no bias is not the same as no way to have one")]
     fn new_bias(&self, affine: &Affine, side: Side) -> Option<Option<Tensor>> {
         let (node, port) = (&self.node, self.bias.unwrap_or(usize::MAX));
-        let own = self.bias.and_then(|port| node.input_id(port));
-        let scales = own.is_some() && side == Side::Results && affine.multiplies();
+        let old_bias = self.bias.and_then(|port| node.input_id(port));
+        let scales = old_bias.is_some() && side == Side::Results && affine.multiplies();
         if !affine.adds() && !scales {
             return Some(None);
         }
         let count = node.output().shape().iter().rev().nth(self.last_axes - 1).copied()?;
-        let bias = match own {
+        let bias = match old_bias {
             None => vec![0.0; count],
             Some(_) if node.is_encoded(port) => return None,
-            Some(_) => spread(node, port, count)?,
+            Some(_) => bias_elements(node, port, count)?,
         };
-        let is_added = node.float("beta").is_none_or(|beta| beta.to_bits() == 1f64.to_bits());
-        if self.bias.is_none() || (affine.adds() && !is_added) {
+        let has_unit_beta = node.float("beta").is_none_or(|beta| beta.to_bits() == 1f64.to_bits());
+        if self.bias.is_none() || (affine.adds() && !has_unit_beta) {
             return None;
         }
         let sums = if side == Side::Operand { self.sums(affine, count)? } else { Vec::new() };
-        let ends = bias.iter().enumerate().map(|(at, bias)| match side {
-            Side::Results => bias * each(&affine.factors, at) + each(&affine.addends, at),
-            Side::Operand => bias + self.alpha * each(&sums, at),
+        let new_bias = bias.iter().enumerate().map(|(channel, bias)| match side {
+            Side::Results => {
+                bias * element(&affine.factors, channel) + element(&affine.addends, channel)
+            }
+            Side::Operand => bias + self.alpha * element(&sums, channel),
         });
-        let bias: Vec<f32> = ends.map(rounded).collect();
+        let bias: Vec<f32> = new_bias.map(rounded).collect();
         let fits = bias.iter().all(|bias| bias.is_finite());
         let shape = Shape::new(&[count]).ok().filter(|_| fits)?;
         Some(Some(Tensor::from_slice(shape, &bias).ok()?))
@@ -253,7 +259,7 @@ impl<'a> Product<'a> {
 
     /// Returns sum(w * a) for each output channel, if padding does not make windows differ.
     fn sums(&self, affine: &Affine, count: usize) -> Option<Vec<f64>> {
-        let is_even = match self.node.op()? {
+        let is_uniform = match self.node.op()? {
             "Conv" => own_pads(&self.node)?.iter().all(|&pad| pad == 0),
             op => op == "Gemm",
         };
@@ -261,10 +267,10 @@ impl<'a> Product<'a> {
         self.weights.each_row(|[operand, result], row| {
             let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
             if let Some(slot) = sums.get_mut(result) {
-                *slot += sum * each(&affine.addends, operand);
+                *slot += sum * element(&affine.addends, operand);
             }
         });
-        is_even.then_some(sums)
+        is_uniform.then_some(sums)
     }
 }
 
@@ -272,35 +278,36 @@ impl<'a> Weights<'a> {
     /// Calls `body` with the operand's and the result's channel, and the weights of this pair.
     fn each_row(&self, mut body: impl FnMut([usize; 2], &'a [f32])) {
         let [outer, second, inner] = self.dims;
-        let own = self.own.get::<f32>().unwrap_or_default();
-        if own.is_empty() {
+        let weights = self.tensor.get::<f32>().unwrap_or_default();
+        if weights.is_empty() {
             return;
         }
         let per_group = (outer / self.groups).max(1);
-        for (first, rows) in own.chunks_exact(second * inner).enumerate() {
-            for (at, row) in rows.chunks_exact(inner).enumerate() {
-                let other = first / per_group * second + at;
-                let own = first % self.period;
-                body(if self.first == Side::Operand { [own, other] } else { [other, own] }, row);
+        for (outer_index, rows) in weights.chunks_exact(second * inner).enumerate() {
+            for (inner_index, row) in rows.chunks_exact(inner).enumerate() {
+                let first = outer_index % self.period;
+                let other = outer_index / per_group * second + inner_index;
+                let is_operand = self.first == Side::Operand;
+                body(if is_operand { [first, other] } else { [other, first] }, row);
             }
         }
     }
 
     /// Returns the weights times the factor of their channel, if all are finite.
     fn scaled(&self, affine: &Affine, side: Side) -> Option<Tensor> {
-        let mut buffer = Buffer::zeroed(self.own.desc().size_bytes()).ok()?;
+        let mut buffer = Buffer::zeroed(self.tensor.desc().size_bytes()).ok()?;
         let new = elements_mut::<f32>(buffer.bytes_mut())?;
         let mut slots = new.iter_mut();
         self.each_row(|[operand, result], row| {
-            let at = if side == Side::Operand { operand } else { result };
-            let factor = each(&affine.factors, at);
+            let channel = if side == Side::Operand { operand } else { result };
+            let factor = element(&affine.factors, channel);
             for (&weight, slot) in row.iter().zip(slots.by_ref()) {
                 *slot = rounded(f64::from(weight) * factor);
             }
         });
-        let are_numbers = new.iter().all(|weight| weight.is_finite());
-        let shape = self.own.desc().full_shape();
-        are_numbers.then(|| Tensor::from_buffer(DType::F32, shape, buffer).ok()).flatten()
+        let are_finite = new.iter().all(|weight| weight.is_finite());
+        let shape = self.tensor.desc().full_shape();
+        are_finite.then(|| Tensor::from_buffer(DType::F32, shape, buffer).ok()).flatten()
     }
 
     /// Describes the scaling for a cache key.
@@ -319,21 +326,21 @@ fn floats<'a>(node: &Candidate<'a>, port: usize) -> Option<&'a Tensor> {
 }
 
 /// Returns an element of a list, or the only element.
-fn each(numbers: &[f64], at: usize) -> f64 {
+fn element(numbers: &[f64], index: usize) -> f64 {
     match numbers {
-        [all] => *all,
-        _ => numbers.get(at).copied().unwrap_or(f64::NAN),
+        [number] => *number,
+        _ => numbers.get(index).copied().unwrap_or(f64::NAN),
     }
 }
 
 /// Returns the elements of a constant bias with `count` elements along its last axis.
-fn spread(node: &Candidate<'_>, port: usize, count: usize) -> Option<Vec<f64>> {
-    let (own, dims) = (node.constant::<f32>(port)?, node.input(port));
-    if let [all] = own {
-        return Some(vec![f64::from(*all); count]);
+fn bias_elements(node: &Candidate<'_>, port: usize, count: usize) -> Option<Vec<f64>> {
+    let (bias, dims) = (node.constant::<f32>(port)?, node.input(port));
+    if let [scalar] = bias {
+        return Some(vec![f64::from(*scalar); count]);
     }
-    let fits = own.len() == count && dims.shape().last() == Some(&count);
-    fits.then(|| own.iter().copied().map(f64::from).collect())
+    let fits = bias.len() == count && dims.shape().last() == Some(&count);
+    fits.then(|| bias.iter().copied().map(f64::from).collect())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounded to the weights' type")]

@@ -1,5 +1,8 @@
-//! Nodes that need a shape which only a run computes, if the shape is bounded. They become operators that read the
-//! shape during the run and know its bounds.
+//! Converts nodes whose output shape is an input that only a run computes, such as `Reshape`. If the shape has bounds, the
+//! node becomes an operator of domain `udo` that reads the shape during the run and declares the bounds.
+//!
+//! The bounds come from resolving the whole graph twice: with every named dimension at the lower end and at the upper end
+//! of the range that the user states for it.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +24,8 @@ const IN_RUN: &[(&str, &str)] = &[
 /// The descriptions of values, by name, with every range at its lower or upper end.
 #[derive(Debug, Default)]
 pub(in crate::resolve) struct RangeEnds {
-    least: BTreeMap<String, TensorDesc>,
-    most: BTreeMap<String, TensorDesc>,
+    lower: BTreeMap<String, TensorDesc>,
+    upper: BTreeMap<String, TensorDesc>,
     /// Why the graph does not resolve at one of the ends.
     misfit: Option<String>,
 }
@@ -32,7 +35,7 @@ impl RangeEnds {
     pub(in crate::resolve) fn new(compiler: &Compiler<'_>, graph: &Graph) -> Self {
         let options = compiler.bind();
         let inputs = Input::all(graph);
-        let at = |pick: fn((usize, usize)) -> usize| -> Result<_, ResolveError> {
+        let descs_at = |pick: fn((usize, usize)) -> usize| -> Result<_, ResolveError> {
             let shapes = Input::shapes_at(&inputs, options, pick)?;
             let bind = BindOptions { bind: options.bind.clone(), shapes, ..BindOptions::default() };
             let options = CompileOptions { bind, ..compiler.options.clone() };
@@ -46,15 +49,15 @@ impl RangeEnds {
         if options.ranges.is_empty() {
             return Self::default();
         }
-        let (least, most) = (at(|(least, _)| least), at(|(_, most)| most));
-        let why = |end: &str, found: &Result<_, ResolveError>| {
-            let error = found.as_ref().err()?;
+        let (lower, upper) = (descs_at(|(lower, _)| lower), descs_at(|(_, upper)| upper));
+        let conflict = |end: &str, result: &Result<_, ResolveError>| {
+            let error = result.as_ref().err()?;
             Some(format!(
                 "ranges conflict where all are at their {end}, so shapes computed from them are unknown: {error}"
             ))
         };
-        let misfit = why("last", &most).or_else(|| why("first", &least));
-        Self { least: least.unwrap_or_default(), most: most.unwrap_or_default(), misfit }
+        let misfit = conflict("last", &upper).or_else(|| conflict("first", &lower));
+        Self { lower: lower.unwrap_or_default(), upper: upper.unwrap_or_default(), misfit }
     }
 
     /// Returns a notice about the ranges, for models with a part that is planned during the run.
@@ -62,16 +65,16 @@ impl RangeEnds {
         self.misfit
     }
 
-    /// Returns the operator that reads during the run what `node` needs before it, if there is one and the bounds are
-    /// known.
+    /// Returns the operator that replaces `node` and reads its shape during the run. Returns `None` if `node` has no such
+    /// operator, all its inputs are known, or the bounds are unknown.
     pub(in crate::resolve) fn in_run(&self, graph: &TypedGraph, node: &Node) -> Option<Node> {
         let (_, op) = IN_RUN.iter().find(|(op, _)| node.domain.is_empty() && node.op == *op)?;
         let is_known = |value: &_| graph.known(*value).is_some();
-        if self.most.is_empty() || node.inputs.iter().all(is_known) {
+        if self.upper.is_empty() || node.inputs.iter().all(is_known) {
             return None;
         }
         let name = &graph.value(node.output(0)?).ok()?.value.name;
-        let (least, most) = (self.least.get(name)?, self.most.get(name)?);
+        let (lower, upper) = (self.lower.get(name)?, self.upper.get(name)?);
         let ints = |desc: &TensorDesc| {
             let dims: Option<Vec<i64>> =
                 desc.shape().iter().map(|&n| i64::try_from(n).ok()).collect();
@@ -79,8 +82,8 @@ impl RangeEnds {
         };
         let mut node = node.clone();
         (node.op, node.domain) = ((*op).to_owned(), "udo".to_owned());
-        node.attrs.push(("least".to_owned(), ints(least)?));
-        node.attrs.push(("most".to_owned(), ints(most)?));
+        node.attrs.push(("least".to_owned(), ints(lower)?));
+        node.attrs.push(("most".to_owned(), ints(upper)?));
         Some(node)
     }
 }

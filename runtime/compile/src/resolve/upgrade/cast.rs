@@ -5,6 +5,7 @@ use udo_api::DType;
 use super::edit::Edit;
 use udo_graph::graph::Attr;
 
+/// The types' names before operator set 6, and their numbers in ONNX's `TensorProto.DataType`.
 const TYPES: &[(&str, DType, i64)] = &[
     ("FLOAT", DType::F32, 1),
     ("UINT8", DType::U8, 2),
@@ -23,9 +24,10 @@ const TYPES: &[(&str, DType, i64)] = &[
 pub(super) fn name_to_number(edit: &mut Edit<'_>) -> Result<(), String> {
     let to = match edit.take("to") {
         Some(Attr::Text(name)) => {
-            let known = TYPES.iter().find(|(known, ..)| *known == name);
+            let row = TYPES.iter().find(|(known, ..)| *known == name);
             let unknown = || format!("attribute \"to\" is {name:?}, expected a known type");
-            Attr::Int(known.ok_or_else(unknown)?.2)
+            let &(.., number) = row.ok_or_else(unknown)?;
+            Attr::Int(number)
         }
         Some(other) => other,
         None => return Ok(()),

@@ -1,4 +1,5 @@
-//! Operators that are composed of others: they become nodes of those, which passes may fuse again.
+//! Replaces operators that are defined by other operators, such as `MeanVarianceNormalization`, with nodes of these. Passes may
+//! fuse the nodes again.
 
 use udo_api::{Dim, TensorDesc};
 
@@ -9,7 +10,7 @@ use udo_graph::graph::{Attr, ValueId};
 pub(super) const EPSILON: f64 = 1e-12;
 
 /// The epsilon that ONNX's function body of `MeanVarianceNormalization` adds to the deviation.
-const LEAST: f64 = 1e-9;
+const DEVIATION_EPSILON: f64 = 1e-9;
 
 /// The default axes of `MeanVarianceNormalization`, all but the channels.
 const IMAGE_AXES: [i64; 3] = [0, 2, 3];
@@ -42,7 +43,8 @@ pub(super) fn fused_mat_mul(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.set_number(1, "alpha", alpha)
 }
 
-/// Transposes one operand of `FusedMatMul`: its matrices, its first axis to behind the batch, or both.
+/// Transposes one operand of `FusedMatMul`: the last two axes if attribute `matrices` is set, and the first axis to the
+/// position before the last if attribute `batch` is set.
 fn side(
     edit: &mut Edit<'_>,
     port: usize,
@@ -95,7 +97,7 @@ pub(super) fn rms_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the sum of the first two inputs and of an optional bias, which is also output 3.
+/// Returns the sum of inputs 0 and 1 and of an optional bias at port `bias`. The sum is also output 3 of the node.
 fn skipped(edit: &mut Edit<'_>, bias: usize) -> Result<ValueId, String> {
     if edit.node.attr("epsilon").is_none() {
         edit.set("epsilon", Attr::Float(EPSILON));
@@ -115,8 +117,8 @@ fn biased(edit: &mut Edit<'_>, port: usize) -> Result<ValueId, String> {
 }
 
 fn refuse_statistics(edit: &mut Edit<'_>) -> Result<(), String> {
-    if let Some(at) = edit.node.outputs.iter().skip(1).position(Option::is_some) {
-        return Err(format!("output {} is a statistic of rows, which is for training", at + 1));
+    if let Some(index) = edit.node.outputs.iter().skip(1).position(Option::is_some) {
+        return Err(format!("output {} is a statistic of rows, which is for training", index + 1));
     }
     edit.node.outputs.truncate(1);
     Ok(())
@@ -129,15 +131,15 @@ pub(super) fn mean_variance_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     let axes = edit.list("axes", axes.as_deref().unwrap_or(&IMAGE_AXES))?;
     let x = edit.required(0)?;
     let mean = edit.first("mean", new_node("ReduceMean", &[x, axes]), None)?;
-    let near = edit.first("near", new_node("Sub", &[x, mean]), None)?;
-    let rest = edit.first("rest", new_node("ReduceMean", &[near, axes]), None)?;
-    let apart = edit.first("apart", new_node("Sub", &[near, rest]), None)?;
-    let squares = edit.first("squares", new_node("Mul", &[apart, apart]), None)?;
+    let centered = edit.first("near", new_node("Sub", &[x, mean]), None)?;
+    let mean_error = edit.first("rest", new_node("ReduceMean", &[centered, axes]), None)?;
+    let difference = edit.first("apart", new_node("Sub", &[centered, mean_error]), None)?;
+    let squares = edit.first("squares", new_node("Mul", &[difference, difference]), None)?;
     let variance = edit.first("variance", new_node("ReduceMean", &[squares, axes]), None)?;
     let deviation = edit.first("deviation", new_node("Sqrt", &[variance]), None)?;
-    let least = edit.number("least", LEAST)?;
-    let divisor = edit.first("divisor", new_node("Add", &[deviation, least]), None)?;
-    edit.end("Div", &[apart, divisor]);
+    let epsilon = edit.number("least", DEVIATION_EPSILON)?;
+    let divisor = edit.first("divisor", new_node("Add", &[deviation, epsilon]), None)?;
+    edit.end("Div", &[difference, divisor]);
     Ok(())
 }
 
@@ -153,7 +155,7 @@ pub(super) fn global_lp_pool(edit: &mut Edit<'_>) -> Result<(), String> {
         1.0 => "ReduceL1",
         2.0 => "ReduceL2",
         _ => {
-            let degree = whole(degree)?;
+            let degree = integer_degree(degree)?;
             let window = window(&input).ok_or_else(|| {
                 format!(
                     "input 0 is {input}, expected known extents because attribute \"p\" is {degree}"
@@ -181,7 +183,7 @@ fn window(input: &TensorDesc) -> Option<Vec<i64>> {
 
 /// Returns the degree p as an integer; only the first version of the operator allows fractions.
 #[expect(clippy::cast_possible_truncation, reason = "numbers without a fraction in these bounds")]
-fn whole(degree: f64) -> Result<Attr, String> {
+fn integer_degree(degree: f64) -> Result<Attr, String> {
     // Above this limit, powers of numbers other than 1 are 0 or infinite.
     if degree.fract() == 0.0 && (1.0..=1e6).contains(&degree) {
         return Ok(Attr::Int(degree as i64));

@@ -1,4 +1,4 @@
-//! Edits a node and its surroundings during an upgrade.
+//! The operations on a node that upgrades are made of: take attributes, set inputs, and add nodes before and after it.
 
 use udo_api::{DType, Shape, TensorDesc};
 
@@ -10,12 +10,13 @@ use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A node that is being upgraded, and the graph of its producers.
+/// A node that is being upgraded. Nodes added before it are bound and go into the graph at once; nodes added after it wait in
+/// `consumers` until the node itself is bound.
 pub(super) struct Edit<'a> {
     pub(super) compiler: &'a Compiler<'a>,
     pub(super) graph: &'a mut TypedGraph,
     pub(super) node: &'a mut Node,
-    pub(super) behind: &'a mut Vec<Node>,
+    pub(super) consumers: &'a mut Vec<Node>,
 }
 
 impl Edit<'_> {
@@ -32,8 +33,9 @@ impl Edit<'_> {
 
     /// Removes and returns an attribute.
     pub(super) fn take(&mut self, name: &str) -> Option<Attr> {
-        let at = self.node.attrs.iter().position(|(n, _)| n == name)?;
-        Some(self.node.attrs.remove(at).1)
+        let index = self.node.attrs.iter().position(|(n, _)| n == name)?;
+        let (_, attr) = self.node.attrs.remove(index);
+        Some(attr)
     }
 
     pub(super) fn take_int(&mut self, name: &str) -> Result<Option<i64>, String> {
@@ -80,12 +82,12 @@ impl Edit<'_> {
     fn take_as<T>(
         &mut self,
         name: &str,
-        wanted: &str,
+        expected: &str,
         read: impl Fn(&Attr) -> Option<T>,
     ) -> Result<Option<T>, String> {
         let Some(attr) = self.take(name) else { return Ok(None) };
-        let misfit = || format!("attribute {name:?} is {attr}, expected {wanted}");
-        read(&attr).map(Some).ok_or_else(misfit)
+        let error = || format!("attribute {name:?} is {attr}, expected {expected}");
+        read(&attr).map(Some).ok_or_else(error)
     }
 
     /// Adds an attribute.
@@ -171,7 +173,7 @@ impl Edit<'_> {
     /// Adds a node of a built-in operator after this one and after those added earlier.
     pub(super) fn after(&mut self, name: &str, node: Node, output: ValueId) {
         let name = format!("{}.{name}", self.node.name);
-        self.behind.push(Node { name, outputs: vec![Some(output)], ..node });
+        self.consumers.push(Node { name, outputs: vec![Some(output)], ..node });
     }
 
     /// Adds a node of a built-in operator before this one, and returns its output: an output of this node if one is
@@ -182,12 +184,12 @@ impl Edit<'_> {
         node: Node,
         output: Option<ValueId>,
     ) -> Result<ValueId, String> {
-        let made = output.unwrap_or_else(|| self.value(name));
-        self.first_of(name, node, vec![Some(made)])?;
-        Ok(made)
+        let output = output.unwrap_or_else(|| self.value(name));
+        self.first_of(name, node, vec![Some(output)])?;
+        Ok(output)
     }
 
-    /// Does the same for a node with several outputs.
+    /// Adds a node of a built-in operator with these outputs before this one.
     pub(super) fn first_of(
         &mut self,
         name: &str,
@@ -208,9 +210,9 @@ impl Edit<'_> {
     ) -> Result<[ValueId; N], String> {
         let lengths = self.list(&format!("{name}.lengths"), &parts.map(|(_, len)| len))?;
         let node = with_int(new_node("Split", &[from, lengths]), "axis", axis);
-        let made = parts.map(|(part, _)| self.value(&format!("{name}.{part}")));
-        self.first_of(name, node, made.map(Some).to_vec())?;
-        Ok(made)
+        let outputs = parts.map(|(part, _)| self.value(&format!("{name}.{part}")));
+        self.first_of(name, node, outputs.map(Some).to_vec())?;
+        Ok(outputs)
     }
 
     /// Adds a value for the nodes that this one becomes.
@@ -235,28 +237,28 @@ impl Edit<'_> {
     /// Inserts a node of a built-in operator before an input.
     pub(super) fn before(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
         let from = self.required(port)?;
-        let (node, made) = self.added(added)?;
+        let (node, between) = self.added(added)?;
         let node = Node { inputs: [&[Some(from)], &*node.inputs].concat(), ..node };
-        let node = Node { outputs: vec![Some(made)], ..node };
+        let node = Node { outputs: vec![Some(between)], ..node };
         bind_builtin(self.compiler, self.graph, node).map_err(|e| e.to_string())?;
-        set_input(self.node, port, made);
+        set_input(self.node, port, between);
         Ok(())
     }
 
     /// Inserts a node of a built-in operator after an output, if the output is used.
     pub(super) fn insert_after(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
-        let Some(wanted) = self.node.output(port) else { return Ok(()) };
-        let (node, made) = self.added(added)?;
-        let node = Node { inputs: [&[Some(made)], &*node.inputs].concat(), ..node };
-        // Before the nodes of earlier upgrades, which read its output.
-        self.behind.insert(0, Node { outputs: vec![Some(wanted)], ..node });
+        let Some(final_output) = self.node.output(port) else { return Ok(()) };
+        let (node, between) = self.added(added)?;
+        let node = Node { inputs: [&[Some(between)], &*node.inputs].concat(), ..node };
+        // Insert it before the nodes of earlier upgrades, which read its output.
+        self.consumers.insert(0, Node { outputs: vec![Some(final_output)], ..node });
         if let Some(output) = self.node.outputs.get_mut(port) {
-            *output = Some(made);
+            *output = Some(between);
         }
         Ok(())
     }
 
-    /// Returns the added node without its first input and output, and a new value that connects it with this one.
+    /// Returns the added node without its first input and its output, and a new value between it and this node.
     fn added(&mut self, added: &Added<'_>) -> Result<(Node, ValueId), String> {
         let mut node = new_node(added.op, &[]);
         node.name = format!("{}.{}", self.node.name, added.op.to_lowercase());
@@ -266,8 +268,8 @@ impl Edit<'_> {
         }
         let attr = added.attr.map(|(name, value)| (name.to_owned(), Attr::Int(value)));
         node.attrs.extend(attr);
-        let made = self.graph.add_value(&node.name);
-        Ok((node, made))
+        let between = self.graph.add_value(&node.name);
+        Ok((node, between))
     }
 }
 

@@ -1,4 +1,5 @@
-//! `EmbedLayerNormalization`, in floating point and quantized.
+//! Converts ONNX Runtime's `EmbedLayerNormalization`, in floating point and quantized: the sum of word, position and segment
+//! embeddings, normalized.
 
 use udo_api::{DType, Shape};
 
@@ -12,11 +13,11 @@ use udo_graph::graph::{Attr, ValueId};
 struct Table {
     name: &'static str,
     port: usize,
-    numbers: Option<[usize; 2]>,
+    encoding: Option<[usize; 2]>,
 }
 
-pub(super) fn numbers(edit: &mut Edit<'_>) -> Result<(), String> {
-    let table = |name, port| Table { name, port, numbers: None };
+pub(super) fn float(edit: &mut Edit<'_>) -> Result<(), String> {
+    let table = |name, port| Table { name, port, encoding: None };
     let tables = [table("word", 2), table("position", 3), table("segment", 4)];
     let sum = sum(edit, tables, edit.node.input(8))?;
     let (scale, bias) = (edit.required(5)?, edit.required(6)?);
@@ -24,7 +25,7 @@ pub(super) fn numbers(edit: &mut Edit<'_>) -> Result<(), String> {
 }
 
 pub(super) fn quantized(edit: &mut Edit<'_>) -> Result<(), String> {
-    let table = |name, port, scale, zero| Table { name, port, numbers: Some([scale, zero]) };
+    let table = |name, port, scale, zero| Table { name, port, encoding: Some([scale, zero]) };
     let tables =
         [table("word", 2, 8, 13), table("position", 3, 9, 14), table("segment", 4, 10, 15)];
     let sum = sum(edit, tables, None)?;
@@ -43,16 +44,16 @@ fn sum(
 ) -> Result<ValueId, String> {
     let ids = edit.required(0)?;
     let words = rows(edit, &word, ids)?;
-    let places = match positions {
+    let positions = match positions {
         Some(positions) => rows(edit, &position, positions)?,
         None => first_rows(edit, &position)?,
     };
-    let wanted = edit.node.output(2);
-    let sum = new_node("Add", &[words, places]);
-    let Some(segments) = edit.node.input(1) else { return edit.first("sum", sum, wanted) };
+    let sum_output = edit.node.output(2);
+    let sum = new_node("Add", &[words, positions]);
+    let Some(segments) = edit.node.input(1) else { return edit.first("sum", sum, sum_output) };
     let two = edit.first("two", sum, None)?;
     let segments = rows(edit, &segment, segments)?;
-    edit.first("sum", new_node("Add", &[two, segments]), wanted)
+    edit.first("sum", new_node("Add", &[two, segments]), sum_output)
 }
 
 /// Returns the rows of a table at some indices.
@@ -76,7 +77,7 @@ fn first_rows(edit: &mut Edit<'_>, table: &Table) -> Result<ValueId, String> {
 
 /// Dequantizes rows of a table.
 fn dequantized(edit: &mut Edit<'_>, table: &Table, rows: ValueId) -> Result<ValueId, String> {
-    let Some([scale, zero]) = table.numbers else { return Ok(rows) };
+    let Some([scale, zero]) = table.encoding else { return Ok(rows) };
     let operands = [rows, edit.required(scale)?, edit.required(zero)?];
     edit.first(table.name, own_node("DequantizeLinear", &operands), None)
 }
@@ -92,7 +93,7 @@ fn normalized(
         edit.set("epsilon", Attr::Float(EPSILON));
     }
     if let Some(lengths) = edit.node.output(1) {
-        count(edit, lengths)?;
+        add_lengths(edit, lengths)?;
     }
     edit.node.outputs.truncate(1);
     edit.end("LayerNormalization", &[sum, scale, bias]);
@@ -100,7 +101,7 @@ fn normalized(
 }
 
 /// Adds the number of ones in the mask of each sequence; zeros without a mask.
-fn count(edit: &mut Edit<'_>, lengths: ValueId) -> Result<(), String> {
+fn add_lengths(edit: &mut Edit<'_>, lengths: ValueId) -> Result<(), String> {
     let Some(mask) = edit.node.input(7) else {
         let batch = edit.input(0).shape().first().copied().unwrap_or(0);
         let batch = edit.list("batch", &[i64::try_from(batch).unwrap_or(i64::MAX)])?;

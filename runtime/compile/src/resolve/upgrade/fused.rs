@@ -1,15 +1,15 @@
-//! Operators that ONNX Runtime's optimizer fuses from several nodes: they become those nodes again, for the passes to
-//! fuse.
+//! Splits the fused operators that ONNX Runtime's optimizer makes from several nodes into these nodes. This runtime's
+//! passes then fuse them in their own way.
 
 use super::edit::{Edit, new_node, with_ints};
 use udo_graph::graph::{Attr, Node, ValueId};
 
-/// A convolution with an optional addend and an activation.
+/// `FusedConv`: a convolution with an optional addend and an activation.
 pub(super) fn conv(edit: &mut Edit<'_>) -> Result<(), String> {
     let name = edit.take_text("activation")?;
     let numbers = edit.take_floats("activation_params")?.unwrap_or_default();
-    let number = |at: usize| numbers.get(at).copied();
-    let activation = activation(name.as_deref(), [number(0), number(1)])?;
+    let param = |index: usize| numbers.get(index).copied();
+    let activation = activation(name.as_deref(), [param(0), param(1)])?;
     let (x, weights) = (edit.required(0)?, edit.required(1)?);
     let (bias, added) = (edit.node.input(2), edit.node.input(3));
     let inputs: Vec<ValueId> = [x, weights].into_iter().chain(bias).collect();
@@ -22,7 +22,7 @@ pub(super) fn conv(edit: &mut Edit<'_>) -> Result<(), String> {
     end(edit, activation, sums)
 }
 
-/// A matrix product with an addend and an activation.
+/// `FusedGemm`: a matrix product with an addend and an activation.
 pub(super) fn gemm(edit: &mut Edit<'_>) -> Result<(), String> {
     let name = edit.take_text("activation")?;
     let [alpha, beta, gamma] = ["activation_alpha", "activation_beta", "activation_gamma"]
@@ -42,6 +42,7 @@ struct Activation {
     params: Vec<(&'static str, f64)>,
 }
 
+/// Returns the activation of this name, with its first and second parameter.
 fn activation(name: Option<&str>, [a, b]: [Option<f64>; 2]) -> Result<Activation, String> {
     let mut params = Vec::new();
     let mut set = |name: &'static str, value: Option<f64>| {
@@ -67,8 +68,8 @@ fn activation(name: Option<&str>, [a, b]: [Option<f64>; 2]) -> Result<Activation
             "HardSigmoid"
         }
         Some(other) => {
-            let wanted = "expected Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid";
-            return Err(format!("attribute \"activation\" is {other:?}, {wanted}"));
+            let expected = "expected Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid";
+            return Err(format!("attribute \"activation\" is {other:?}, {expected}"));
         }
     };
     Ok(Activation { op, params })
@@ -91,6 +92,7 @@ fn end(edit: &mut Edit<'_>, activation: Activation, x: ValueId) -> Result<(), St
     Ok(())
 }
 
+/// `BiasAdd`: y = x + bias + skip.
 pub(super) fn bias_add(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, bias, skip) = (edit.required(0)?, edit.required(1)?, edit.required(2)?);
     let biased = edit.first("biased", new_node("Add", &[x, bias]), None)?;
@@ -98,7 +100,7 @@ pub(super) fn bias_add(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// y = left * Gelu(right), where `left` and `right` are the left and right part of each row of x + bias.
+/// `BiasSplitGelu`: y = left * Gelu(right), where `left` and `right` are the left and right part of each row of x + bias.
 pub(super) fn bias_split_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, bias) = (edit.required(0)?, edit.required(1)?);
     let biased = edit.first("biased", new_node("Add", &[x, bias]), None)?;
@@ -128,9 +130,9 @@ pub(super) fn nhwc_max_pool(edit: &mut Edit<'_>) -> Result<(), String> {
 
 /// A convolution of quantized values; images may be channels-last.
 pub(super) fn q_linear_conv(edit: &mut Edit<'_>) -> Result<(), String> {
-    let is_last = edit.take_int("channels_last")?.unwrap_or(0) != 0;
+    let is_channels_last = edit.take_int("channels_last")?.unwrap_or(0) != 0;
     let mut inputs = edit.node.inputs.clone();
-    if is_last {
+    if is_channels_last {
         let x = channels_second(edit)?;
         inputs.splice(..1, [Some(x)]);
     }
@@ -142,13 +144,13 @@ pub(super) fn q_linear_conv(edit: &mut Edit<'_>) -> Result<(), String> {
 /// Transposes input 0 to channels second, and the output back.
 fn channels_second(edit: &mut Edit<'_>) -> Result<ValueId, String> {
     let x = with_channels_second(edit, 0, "nchw")?;
-    let mut last: Vec<i64> = (0i64..).take(edit.input(0).rank()).collect();
-    last.get_mut(1..).unwrap_or_default().rotate_left(1);
-    let (y, made) = (edit.required_output(0)?, edit.value("made"));
+    let mut to_last: Vec<i64> = (0i64..).take(edit.input(0).rank()).collect();
+    to_last.get_mut(1..).unwrap_or_default().rotate_left(1);
+    let (y, second) = (edit.required_output(0)?, edit.value("made"));
     if let Some(output) = edit.node.outputs.first_mut() {
-        *output = Some(made);
+        *output = Some(second);
     }
-    edit.after("nhwc", with_ints(new_node("Transpose", &[made]), "perm", &last), y);
+    edit.after("nhwc", with_ints(new_node("Transpose", &[second]), "perm", &to_last), y);
     Ok(x)
 }
 
@@ -159,6 +161,6 @@ fn with_channels_second(edit: &mut Edit<'_>, port: usize, name: &str) -> Result<
     let [batch, positions @ .., channels] = axes.as_slice() else {
         return Err(format!("input {port} is {desc}, expected rank 3 or more"));
     };
-    let first = [&[*batch, *channels], positions].concat();
-    edit.first(name, with_ints(new_node("Transpose", &[x]), "perm", &first), None)
+    let to_second = [&[*batch, *channels], positions].concat();
+    edit.first(name, with_ints(new_node("Transpose", &[x]), "perm", &to_second), None)
 }

@@ -9,27 +9,27 @@ use udo_engine::cores::convert;
 pub(super) fn per_channel(edit: &mut Edit<'_>) -> Result<(), String> {
     let channels = edit.input(0).shape().get(1).copied().unwrap_or(0);
     for (port, name) in [(1, "scale"), (2, "bias")] {
-        let found = edit.input(port);
-        let groups = found.len();
-        let times = channels.checked_div(groups).filter(|times| times * groups == channels);
-        let times = times.ok_or_else(|| {
+        let desc = edit.input(port);
+        let groups = desc.len();
+        let group_len = channels.checked_div(groups).filter(|len| len * groups == channels);
+        let group_len = group_len.ok_or_else(|| {
             format!(
-                "input {port} is {found}, expected one number for each group of {channels} channels"
+                "input {port} is {desc}, expected one number for each group of {channels} channels"
             )
         })?;
-        let known = edit.graph.known(edit.node.input(port));
-        let known = known.ok_or_else(|| {
+        let constant = edit.graph.known(edit.node.input(port));
+        let constant = constant.ok_or_else(|| {
             format!("input {port} is computed, expected a constant in the model: before operator set 21 it has an element for each group")
         })?;
-        let numbers: Vec<f64> = match (known.get::<f32>(), known.get::<f64>()) {
+        let numbers: Vec<f64> = match (constant.get::<f32>(), constant.get::<f64>()) {
             (Some(numbers), _) => numbers.iter().copied().map(f64::from).collect(),
             (None, Some(numbers)) => numbers.to_vec(),
-            (None, None) => return Err(format!("input {port} is {found}, expected f32 or f64")),
+            (None, None) => return Err(format!("input {port} is {desc}, expected f32 or f64")),
         };
-        let each: Vec<f64> =
-            numbers.into_iter().flat_map(|n| std::iter::repeat_n(n, times)).collect();
+        let repeated: Vec<f64> =
+            numbers.into_iter().flat_map(|n| std::iter::repeat_n(n, group_len)).collect();
         let shape = Shape::new(&[channels]).map_err(|e| e.to_string())?;
-        let tensor = convert::from_numbers(known.dtype(), shape, &each);
+        let tensor = convert::from_numbers(constant.dtype(), shape, &repeated);
         edit.set_constant(port, name, tensor.map_err(|e| e.to_string())?);
     }
     Ok(())

@@ -1,4 +1,6 @@
-//! Computes chains of f16 and bf16 nodes in f32, and rounds values where other nodes read them.
+//! Computes chains of half-precision nodes (f16 and bf16) in f32, and rounds values where other nodes read them. This saves
+//! the conversions between nodes, whose kernels compute in f32 anyway. A value is wide if its f32 value before rounding is
+//! known.
 //!
 //! A node stays in half precision if its operator has a kernel for it and none of its inputs was computed in f32; rows
 //! of an f16 table are gathered as f16, for example. Almost every other node reads and writes f32. A `Cast` rounds each
@@ -24,31 +26,31 @@ pub(in crate::resolve) fn widen(
     bound: &BoundNode,
     outputs: &[TensorDesc],
 ) -> Result<bool, ResolveError> {
-    let halves = graph.half_inputs(&bound.node);
-    if halves.is_empty() || !compiler.operators.is_builtin(bound.package) {
+    let half_ports = graph.half_inputs(&bound.node);
+    if half_ports.is_empty() || !compiler.operators.is_builtin(bound.package) {
         return Ok(false);
     }
-    let reads_wide = halves.iter().any(|&port| graph.wide_for(&bound.node, port).is_some());
+    let reads_wide = half_ports.iter().any(|&port| graph.wide_for(&bound.node, port).is_some());
     if !reads_wide && takes_halves(compiler, graph, bound, outputs) {
         return Ok(false);
     }
-    let mark = (graph.nodes.len(), graph.values.len());
+    let (nodes, values) = (graph.nodes.len(), graph.values.len());
     let mut wide = bound.node.clone();
-    for port in halves {
+    for port in half_ports {
         let value = widened(compiler, graph, &bound.node, port)?;
         if let Some(input) = wide.inputs.get_mut(port) {
             *input = Some(value);
         }
     }
     let entry = OpEntry { package: bound.package, def: bound.op };
-    let made = bound_node(compiler, graph, wide, entry).ok();
-    let made = made.filter(|(_, found)| outputs.iter().zip(found).all(is_widened));
-    let Some((wide, found)) = made else {
-        graph.nodes.truncate(mark.0);
-        graph.values.truncate(mark.1);
+    let wide = bound_node(compiler, graph, wide, entry).ok();
+    let wide = wide.filter(|(_, wide_outputs)| outputs.iter().zip(wide_outputs).all(is_widened));
+    let Some((wide, wide_outputs)) = wide else {
+        graph.nodes.truncate(nodes);
+        graph.values.truncate(values);
         return Ok(false);
     };
-    add_wide(compiler, graph, wide, found, outputs)?;
+    add_wide(compiler, graph, wide, wide_outputs, outputs)?;
     Ok(true)
 }
 
@@ -62,20 +64,20 @@ fn takes_halves(
     let inputs: Vec<TensorDesc> =
         bound.node.inputs.iter().map(|&value| graph.desc(value)).collect();
     let schema = bound.op.schema();
-    let takes = |kernel: &KernelDef, side: Side, descs: &[TensorDesc], of: DescMap| {
-        let dtype = |port: usize| inputs.get(port).and_then(|desc| of(desc).dtype());
+    let accepts = |kernel: &KernelDef, side: Side, descs: &[TensorDesc], map: DescMap| {
+        let dtype = |port: usize| inputs.get(port).and_then(|desc| map(desc).dtype());
         let mut halves = descs.iter().enumerate().filter(|(_, desc)| is_half(desc));
         halves.all(|(port, desc)| {
-            of(desc).is_in(port_types(schema, kernel, Core::CPU, (side, port), dtype))
+            map(desc).is_in(port_types(schema, kernel, Core::CPU, (side, port), dtype))
         })
     };
-    let takes_as = |kernel: &KernelDef, of: DescMap| {
-        takes(kernel, Side::Input, &inputs, of) && takes(kernel, Side::Output, outputs, of)
+    let accepts_all = |kernel: &KernelDef, map: DescMap| {
+        accepts(kernel, Side::Input, &inputs, map) && accepts(kernel, Side::Output, outputs, map)
     };
     let kernels = kernels_of(compiler.operators, bound, Core::CPU);
-    let as_it_is = kernels.iter().position(|entry| takes_as(entry.def, |desc| *desc));
-    let as_f32 = kernels.iter().position(|entry| takes_as(entry.def, in_f32));
-    as_it_is.is_some_and(|own| as_f32.is_none_or(|wide| own <= wide))
+    let unchanged = kernels.iter().position(|entry| accepts_all(entry.def, |desc| *desc));
+    let as_f32 = kernels.iter().position(|entry| accepts_all(entry.def, in_f32));
+    unchanged.is_some_and(|half| as_f32.is_none_or(|wide| half <= wide))
 }
 
 /// Returns a half-precision input in f32: the value that it was rounded from, or a conversion of it.
@@ -106,9 +108,9 @@ fn add_wide(
     let name = bound.node.name.clone();
     let mut rounded = Vec::new();
     let slots = bound.node.outputs.iter_mut().zip(outputs.iter().zip(narrow)).enumerate();
-    for (index, (slot, (found, wanted))) in slots {
-        let (Some(half), Some(dtype)) = (*slot, wanted.dtype()) else { continue };
-        if found.dtype() != wanted.dtype() {
+    for (index, (slot, (desc, narrow))) in slots {
+        let (Some(half), Some(dtype)) = (*slot, narrow.dtype()) else { continue };
+        if desc.dtype() != narrow.dtype() {
             let value = graph.add_value(&format!("{name}.unrounded.{index}"));
             *slot = Some(value);
             rounded.push((index, value, half, dtype));
@@ -122,7 +124,7 @@ fn add_wide(
     Ok(())
 }
 
-/// Adds a `Cast` of a value. One to f32 reads the value itself, not what it was rounded from.
+/// Adds a `Cast` of value `from` to value `to`. It reads `from` itself, even if `from` was rounded from a wide value.
 fn convert(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -163,7 +165,7 @@ impl TypedGraph {
         }
     }
 
-    /// Returns whether the second operand is the constant 2.
+    /// Returns whether a `Pow` node has the constant exponent 2.
     fn is_square(&self, node: &Node) -> bool {
         let is_two = |number: f32| number.to_bits() == 2f32.to_bits();
         let squares = |tensor: &Tensor| match tensor.get::<F16>() {
@@ -179,23 +181,23 @@ impl TypedGraph {
     /// may do so if it widens a value that no node of the model rounds explicitly.
     fn wide_for(&self, node: &Node, port: usize) -> Option<ValueId> {
         let wide = self.values.get(node.input(port)?.index())?.wide?;
-        let may = match node.op.as_str() {
+        let may_read_wide = match node.op.as_str() {
             "Cast" => !wide.is_stated && is_to(node, DType::F32),
             // A scale must be the rounded one: a small change of it moves a quotient by many steps.
             "QuantizeLinear" | "RoundTo" => port == 0 && !wide.is_stated,
             "BitCast" | "CastLike" | "DequantizeLinear" => false,
-            op if JUMPS.contains(&op) => false,
+            op if DISCONTINUOUS.contains(&op) => false,
             // A tiny change of the base decides whether its root is NaN.
             "Pow" => port == 1 || self.is_square(node),
             _ => true,
         };
-        may.then_some(wide.value)
+        may_read_wide.then_some(wide.value)
     }
 }
 
-/// Operators that are discontinuous. They read the rounded values that the model states, so that a number that becomes
+/// Discontinuous operators. They read the rounded values that the model states, so that a number that becomes
 /// an integer by rounding counts as one.
-const JUMPS: &[&str] = &[
+const DISCONTINUOUS: &[&str] = &[
     "ArgMax",
     "ArgMin",
     "Ceil",
@@ -222,7 +224,7 @@ fn is_to(node: &Node, dtype: DType) -> bool {
     matches!(node.attr("to"), Some(Attr::Int(to)) if *to == i64::from(dtype.onnx()))
 }
 
-/// Maps a description to the one that a kernel is asked for.
+/// Maps the description of a tensor to the one that a kernel is asked to accept.
 type DescMap = fn(&TensorDesc) -> TensorDesc;
 
 fn in_f32(desc: &TensorDesc) -> TensorDesc {
@@ -234,6 +236,6 @@ fn is_half(desc: &TensorDesc) -> bool {
 }
 
 /// Returns whether an output equals the model's, except that half precision may be f32.
-fn is_widened((narrow, found): (&TensorDesc, &TensorDesc)) -> bool {
-    found == narrow || *found == in_f32(narrow)
+fn is_widened((narrow, desc): (&TensorDesc, &TensorDesc)) -> bool {
+    desc == narrow || *desc == in_f32(narrow)
 }

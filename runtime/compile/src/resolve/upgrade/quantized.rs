@@ -5,38 +5,40 @@ use super::edit::{Edit, new_node, own_node};
 use udo_graph::graph::{Attr, Node, ValueId};
 
 /// Dequantizes an input with the scale and zero point at the next two ports.
-fn numbers(edit: &mut Edit<'_>, name: &str, port: usize) -> Result<ValueId, String> {
+fn dequantized(edit: &mut Edit<'_>, name: &str, port: usize) -> Result<ValueId, String> {
     let inputs = [port, port + 1, port + 2].map(|port| edit.node.input(port)).to_vec();
     edit.first(name, Node { inputs, ..own_node("DequantizeLinear", &[]) }, None)
 }
 
-/// Turns the node into the quantization of a value with the scale and zero point at two ports.
-fn quantized(edit: &mut Edit<'_>, numbers: ValueId, scale: usize) {
-    let numbers = [Some(numbers), edit.node.input(scale), edit.node.input(scale + 1)].to_vec();
-    edit.end_own("QuantizeLinear", numbers);
+/// Turns the node into the quantization of `value`, with the scale at port `scale` and the zero point at the next one.
+fn quantize(edit: &mut Edit<'_>, value: ValueId, scale: usize) {
+    let inputs = [Some(value), edit.node.input(scale), edit.node.input(scale + 1)].to_vec();
+    edit.end_own("QuantizeLinear", inputs);
 }
 
+/// Upgrades `QLinearWhere`.
 pub(super) fn choice(edit: &mut Edit<'_>) -> Result<(), String> {
-    let (choice, x, y) = (edit.required(0)?, numbers(edit, "x", 1)?, numbers(edit, "y", 4)?);
+    let (choice, x, y) =
+        (edit.required(0)?, dequantized(edit, "x", 1)?, dequantized(edit, "y", 4)?);
     let chosen = edit.first("chosen", new_node("Where", &[choice, x, y]), None)?;
-    quantized(edit, chosen, 7);
+    quantize(edit, chosen, 7);
     Ok(())
 }
 
 pub(super) fn reduce_mean(edit: &mut Edit<'_>) -> Result<(), String> {
     let axes = edit.take_ints("axes")?;
     let keepdims = edit.take_int("keepdims")?.unwrap_or(1);
-    let x = numbers(edit, "x", 0)?;
+    let x = dequantized(edit, "x", 0)?;
     let axes = axes.map(|axes| edit.list("axes", &axes)).transpose()?;
     let inputs: Vec<ValueId> = [x].into_iter().chain(axes).collect();
     let mut mean = new_node("ReduceMean", &inputs);
     mean.attrs.push(("keepdims".to_owned(), Attr::Int(keepdims)));
     let mean = edit.first("mean", mean, None)?;
-    quantized(edit, mean, 3);
+    quantize(edit, mean, 3);
     Ok(())
 }
 
-/// A matrix product of values with up to 16 bits and an optional addend for each column.
+/// Upgrades a matrix product of values with up to 16 bits and an optional bias for each column.
 pub(super) fn product(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.required(7)?;
     if edit.node.input(8).is_some() {

@@ -1,9 +1,9 @@
-//! `Scan` before operator set 9, which scanned each sequence of a batch.
+//! Upgrades `Scan` from before operator set 9, which scanned each sequence of a batch.
 
 use super::edit::Edit;
 use udo_graph::graph::{Attr, Graph, Node};
 
-/// Converts it to a scan over the batch whose body scans each sequence.
+/// Converts the node to nested scans: the outer one iterates over the batch, and its body scans one sequence.
 pub(super) fn over_batch(edit: &mut Edit<'_>) -> Result<(), String> {
     if edit.node.input(0).is_some() {
         let lengths = edit.input(0);
@@ -15,28 +15,28 @@ pub(super) fn over_batch(edit: &mut Edit<'_>) -> Result<(), String> {
     };
     let sequence = Node::new("Scan", 9, &[], &[]);
     let mut sequence = Node { name: "sequence".to_owned(), ..sequence };
-    let mut around = Graph::new(&body.name);
+    let mut outer_body = Graph::new(&body.name);
     for port in 0..inputs.len() {
-        sequence.inputs.push(Some(around.add_parameter(&format!("input_{port}"), None)));
+        sequence.inputs.push(Some(outer_body.add_parameter(&format!("input_{port}"), None)));
     }
     for port in 0..edit.node.outputs.len() {
-        let made = around.add_value(&format!("output_{port}"));
-        sequence.outputs.push(Some(made));
-        around.outputs.push(made);
+        let output = outer_body.add_value(&format!("output_{port}"));
+        sequence.outputs.push(Some(output));
+        outer_body.outputs.push(output);
     }
     for capture in &mut body.captures {
         let outer = edit.graph.value(capture.outer).map_err(|why| why.to_string())?;
-        capture.outer = around.add_capture(&outer.value.name, capture.outer);
+        capture.outer = outer_body.add_capture(&outer.value.name, capture.outer);
     }
     sequence.attrs.push(("body".to_owned(), Attr::Graph(body)));
     let directions = edit.take("directions");
     let directions = directions.map(|attr| ("scan_input_directions".to_owned(), attr));
-    let sliced = edit.take("num_scan_inputs").map(|attr| ("num_scan_inputs".to_owned(), attr));
-    sequence.attrs.extend(directions.into_iter().chain(sliced));
-    around.add_node(sequence);
+    let scan_inputs = edit.take("num_scan_inputs").map(|attr| ("num_scan_inputs".to_owned(), attr));
+    sequence.attrs.extend(directions.into_iter().chain(scan_inputs));
+    outer_body.add_node(sequence);
     let count = i64::try_from(inputs.len()).map_err(|why| why.to_string())?;
     std::mem::swap(&mut edit.node.inputs, &mut inputs);
-    edit.set("body", Attr::Graph(Box::new(around)));
+    edit.set("body", Attr::Graph(Box::new(outer_body)));
     edit.set("num_scan_inputs", Attr::Int(count));
     Ok(())
 }

@@ -1,11 +1,12 @@
-//! `Softmax` before operator set 13, which normalized over all axes from one on.
+//! Upgrades `Softmax` from before operator set 13, which normalized over `axis` and all later axes together.
 
 use udo_api::{Dim, resolve_axis};
 
 use super::edit::{Added, Edit};
 use udo_graph::graph::Attr;
 
-/// Uses the single axis with more than one element, or flattens the axes from `axis` on around the node.
+/// Converts to a `Softmax` over one axis. If only one of the axes has more than one element, it is that axis; otherwise a
+/// `Flatten` before the node merges them, and a `Reshape` after it restores the shape.
 pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     let x = edit.input(0);
     let rank = x.rank();
@@ -15,16 +16,16 @@ pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     let first = end.or_else(|| resolve_axis(axis, rank));
     let first = first.ok_or_else(|| format!("attribute \"axis\" is {axis}, input 0 is {x}"))?;
     let shape = x.full_shape();
-    let wide: Vec<usize> =
-        (first..rank).filter(|&at| shape.dim(at).and_then(Dim::exact) != Some(1)).collect();
-    let only = match wide[..] {
+    let long_axes: Vec<usize> =
+        (first..rank).filter(|&axis| shape.dim(axis).and_then(Dim::exact) != Some(1)).collect();
+    let only = match long_axes[..] {
         [] => rank.checked_sub(1).filter(|&last| first <= last),
         [only] => Some(only),
         _ => None,
     };
     let number = |n: usize| i64::try_from(n).map_err(|e| e.to_string());
     if let Some(only) = only {
-        // The last axis is the newer default.
+        // The last axis is the default from operator set 13 on.
         if only + 1 < rank {
             edit.set("axis", Attr::Int(number(only)?));
         }

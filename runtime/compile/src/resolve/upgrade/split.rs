@@ -1,4 +1,5 @@
-//! `Split`: adds the number of parts where their lengths are not stated.
+//! Upgrades `Split`: adds attribute `num_outputs`, which operator set 18 requires if the lengths of the parts are not an
+//! input.
 
 use super::edit::Edit;
 use udo_graph::graph::Attr;

@@ -1,11 +1,12 @@
-//! Operators of ONNX Runtime that ONNX has in another form.
+//! Converts operators of ONNX Runtime to ONNX operators that compute the same and differ only in name, attributes or shapes
+//! of inputs.
 
 use udo_api::DType;
 
 use super::edit::{Edit, new_node, with_int};
 use udo_graph::graph::{Attr, ValueId};
 
-/// `RotaryEmbedding`: rotates pairs by their position, or by the first position plus their offset from it.
+/// `RotaryEmbedding`: input 1 has a position for each token, or only the first position of all sequences.
 pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.take("scale");
     if edit.take_int("is_packed_batching")?.unwrap_or(0) != 0 {
@@ -15,7 +16,7 @@ pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
     }
     let (x, cos) = (edit.input(0), edit.input(2));
     let heads = edit.take_int("num_heads")?.unwrap_or(0);
-    let turned = edit.take_int("rotary_embedding_dim")?.unwrap_or(0);
+    let rotated = edit.take_int("rotary_embedding_dim")?.unwrap_or(0);
     let angles = cos.shape().get(1).copied().unwrap_or(0);
     let (length, heads) = match *x.shape() {
         [_, length, hidden] if heads == 0 => {
@@ -31,43 +32,43 @@ pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
     if x.rank() == 3 {
         edit.set("num_heads", Attr::Int(heads));
     }
-    if turned != 0 {
-        edit.set("rotary_embedding_dim", Attr::Int(turned));
+    if rotated != 0 {
+        edit.set("rotary_embedding_dim", Attr::Int(rotated));
     }
     Ok(())
 }
 
-/// Returns a position for each place of each sequence.
+/// Returns a position for each token of each sequence.
 fn positions(edit: &mut Edit<'_>, batch: usize, length: usize) -> Result<ValueId, String> {
-    let (given, found) = (edit.required(1)?, edit.input(1));
-    if found.rank() == 2 {
-        return Ok(given);
+    let (positions, desc) = (edit.required(1)?, edit.input(1));
+    if desc.rank() == 2 {
+        return Ok(positions);
     }
-    let places: Vec<f64> = (0u32..).map(f64::from).take(length).collect();
-    let places = edit.numbers_like(1, "places", &[length], &places)?;
-    let places = edit.first("positions.one", new_node("Add", &[given, places]), None)?;
-    let whole = |extent: usize| i64::try_from(extent).unwrap_or(i64::MAX);
-    let all = edit.list("positions.extents", &[whole(batch), whole(length)])?;
-    edit.first("positions", new_node("Expand", &[places, all]), None)
+    let offsets: Vec<f64> = (0u32..).map(f64::from).take(length).collect();
+    let offsets = edit.numbers_like(1, "places", &[length], &offsets)?;
+    let sequence = edit.first("positions.one", new_node("Add", &[positions, offsets]), None)?;
+    let int = |extent: usize| i64::try_from(extent).unwrap_or(i64::MAX);
+    let extents = edit.list("positions.extents", &[int(batch), int(length)])?;
+    edit.first("positions", new_node("Expand", &[sequence, extents]), None)
 }
 
 /// `Range`: scalars may be lists of one element, and the delta is optional.
 pub(super) fn range(edit: &mut Edit<'_>) -> Result<(), String> {
-    let none = edit.list("none", &[])?;
+    let no_axes = edit.list("none", &[])?;
     let mut inputs = Vec::new();
     for (port, name) in ["start", "limit", "delta"].into_iter().enumerate() {
         inputs.push(match edit.node.input(port) {
             None if port == 2 => edit.number("delta", 1.0)?,
             None => return Err(format!("input {port} is missing")),
             Some(number) if edit.input(port).rank() == 0 => number,
-            Some(number) => edit.first(name, new_node("Reshape", &[number, none]), None)?,
+            Some(number) => edit.first(name, new_node("Reshape", &[number, no_axes]), None)?,
         });
     }
     edit.end("Range", &inputs);
     Ok(())
 }
 
-/// Operators with the same name and form in ONNX.
+/// Operators with the same name, inputs and attributes in ONNX: only the domain changes.
 pub(super) fn same(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.required(0)?;
     let (op, inputs) = (edit.node.op.clone(), edit.node.inputs.clone());
@@ -88,25 +89,25 @@ pub(super) fn unique(edit: &mut Edit<'_>) -> Result<(), String> {
 
 /// `ExpandDims`: inserts an axis at the position of a scalar input.
 pub(super) fn expand_dims(edit: &mut Edit<'_>) -> Result<(), String> {
-    let (x, axis, one) = (edit.required(0)?, edit.required(1)?, edit.list("one", &[1])?);
-    let axis = edit.first("axis", new_node("Reshape", &[axis, one]), None)?;
+    let (x, axis, one_element) = (edit.required(0)?, edit.required(1)?, edit.list("one", &[1])?);
+    let axis = edit.first("axis", new_node("Reshape", &[axis, one_element]), None)?;
     let to = i64::from(DType::I64.onnx());
-    let wide = edit.first("axes", with_int(new_node("Cast", &[axis]), "to", to), None)?;
-    edit.end("Unsqueeze", &[x, wide]);
+    let axes = edit.first("axes", with_int(new_node("Cast", &[axis]), "to", to), None)?;
+    edit.end("Unsqueeze", &[x, axes]);
     Ok(())
 }
 
 /// `Pad`: pads may be a matrix of one row, and the value a list of one element.
 pub(super) fn pad(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, mut pads) = (edit.required(0)?, edit.required(1)?);
-    let (all, none) = (edit.list("all", &[-1])?, edit.list("none", &[])?);
+    let (one_axis, no_axes) = (edit.list("all", &[-1])?, edit.list("none", &[])?);
     if edit.input(1).rank() != 1 {
-        pads = edit.first("pads", new_node("Reshape", &[pads, all]), None)?;
+        pads = edit.first("pads", new_node("Reshape", &[pads, one_axis]), None)?;
     }
     let mut inputs = vec![x, pads];
     if let Some(value) = edit.node.input(2) {
         let is_list = edit.input(2).rank() != 0;
-        let scalar = new_node("Reshape", &[value, none]);
+        let scalar = new_node("Reshape", &[value, no_axes]);
         inputs.push(if is_list { edit.first("value", scalar, None)? } else { value });
     }
     edit.end("Pad", &inputs);
@@ -141,14 +142,15 @@ pub(super) fn c_dist(edit: &mut Edit<'_>) -> Result<(), String> {
             ));
         }
     };
-    let mut sides = Vec::new();
+    // [m,1,k] - [1,n,k] broadcasts to the differences of all pairs of rows, [m,n,k].
+    let mut operands = Vec::new();
     for (port, (name, axis)) in [("a", 1), ("b", 0)].into_iter().enumerate() {
         let (x, axes) = (edit.required(port)?, edit.list(&format!("{name}.axis"), &[axis])?);
-        sides.push(edit.first(name, new_node("Unsqueeze", &[x, axes]), None)?);
+        operands.push(edit.first(name, new_node("Unsqueeze", &[x, axes]), None)?);
     }
-    let apart = edit.first("apart", new_node("Sub", &sides), None)?;
-    let last = edit.list("last", &[2])?;
-    edit.end(op, &[apart, last]);
+    let differences = edit.first("apart", new_node("Sub", &operands), None)?;
+    let last_axis = edit.list("last", &[2])?;
+    edit.end(op, &[differences, last_axis]);
     edit.set("keepdims", Attr::Int(0));
     Ok(())
 }
