@@ -143,7 +143,7 @@ impl WorkerState {
 
     /// Processes a request and publishes the answer.
     fn answer(&mut self, number: u32) {
-        let what = Request::of_code(self.given.word(words::KIND).load(Ordering::Relaxed));
+        let what = Request::from_code(self.given.word(words::KIND).load(Ordering::Relaxed));
         match what {
             Some(what @ (Request::Execute | Request::Prepare)) => self.call(what),
             Some(what) => self.answer_message(what),
