@@ -59,7 +59,7 @@ struct Finalized<'a> {
     answer: &'a [u8],
     needs: (Workspace, usize),
     jobs: Vec<Job>,
-    /// The constant inputs that the kernel reads itself, besides the prepacked ones.
+    /// The packed inputs that execute reads too, so the host must retain them.
     retained: Vec<u32>,
     ties: Vec<Tie>,
     work: Option<Work>,
@@ -72,7 +72,7 @@ struct Job {
     /// The number of its packer, which differs between worker processes.
     packer: usize,
     inputs: Vec<u32>,
-    /// The packer's parameters, as the kernel chose them.
+    /// Numbers that, with the sources, determine every byte of the result.
     recipe: Vec<u64>,
     bytes: usize,
 }

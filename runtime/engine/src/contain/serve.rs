@@ -30,8 +30,8 @@ use crate::package::{OperatorIndex, load_library};
 use crate::thread_pool::Pool;
 use states::State;
 
-/// The factor by which a worker spins longer than the host before it sleeps: the next call of a run comes soon.
-const LOOKS: u32 = 4;
+/// The factor by which a worker spins longer than the host before it sleeps, because the next call of a run comes soon.
+const SPIN_FACTOR: u32 = 4;
 
 /// The state of a worker.
 struct WorkerState {
@@ -91,7 +91,7 @@ pub fn serve(host: u32) -> io::Result<()> {
     // Core dumps of a crashing package are useless.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let empty = || udo_host::Buffer::zeroed(0).map_err(io::Error::other);
-    let mut served = WorkerState {
+    let mut state = WorkerState {
         given: Box::leak(Box::new(Segment::map(given, Rights::Read)?)),
         made: Segment::map(made, Rights::Write)?,
         ops: Vec::new(),
@@ -106,8 +106,8 @@ pub fn serve(host: u32) -> io::Result<()> {
     };
     let mut last = 0;
     loop {
-        last = served.wait(last);
-        served.answer(last);
+        last = state.wait(last);
+        state.answer(last);
     }
 }
 
@@ -125,20 +125,20 @@ impl WorkerState {
     fn wait(&self, last: u32) -> u32 {
         let (request, sleeps) =
             (self.given.word(words::REQUEST), self.made.word(words::WORKER_SLEEPS));
-        let is_new = |found| found != last;
-        if let Some(found) = spin(request, SPIN * LOOKS, is_new) {
-            return found;
+        let is_new = |request| request != last;
+        if let Some(number) = spin(request, SPIN * SPIN_FACTOR, is_new) {
+            return number;
         }
         sleeps.store(1, Ordering::SeqCst);
-        let found = loop {
-            let found = request.load(Ordering::SeqCst);
-            if is_new(found) {
-                break found;
+        let number = loop {
+            let number = request.load(Ordering::SeqCst);
+            if is_new(number) {
+                break number;
             }
-            sleep(request, found, None);
+            sleep(request, number, None);
         };
         sleeps.store(0, Ordering::SeqCst);
-        found
+        number
     }
 
     /// Processes a request and publishes the answer.
@@ -260,10 +260,10 @@ impl WorkerState {
     fn pool(&mut self, width: usize) -> Result<Option<&Pool>, Refused> {
         let Some(threads) = NonZero::new(width) else { return Ok(None) };
         Ok(Some(match self.pools.entry(width) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(room) => {
+            Entry::Occupied(pool) => pool.into_mut(),
+            Entry::Vacant(entry) => {
                 let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
-                room.insert(pool)
+                entry.insert(pool)
             }
         }))
     }

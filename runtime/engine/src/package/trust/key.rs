@@ -17,7 +17,7 @@ const SECRET: &str = "udo-secret-ed25519";
 const PUBLIC: &str = "udo-public-ed25519";
 
 /// The largest key file that is read.
-const MOST: u64 = 1 << 20;
+const FILE_MAX_BYTES: u64 = 1 << 20;
 
 /// The reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -198,7 +198,7 @@ pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     let failed = |source| KeyError::File { path: path.to_owned(), what: "read", source };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(failed)?;
-    file.take(MOST).read_to_string(&mut text).map_err(failed)?;
+    file.take(FILE_MAX_BYTES).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
 }
 
@@ -242,7 +242,7 @@ mod tests {
 
     /// The third vector of RFC 8032, section 7.1.
     #[test]
-    fn keys_sign_as_the_standard_says() {
+    fn signatures_match_rfc_8032() {
         let seed = "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7";
         let public = "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025";
         let signature = "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac\
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_bytes_or_say_what_is_wrong() {
+    fn hexadecimal_digits_are_decoded_or_refused() {
         assert_eq!(bytes::<2>("0aFF"), Ok([10, 255]));
         for text in ["", "0a", "0aFG", "0aFF0", "+aFF", "äa"] {
             let error = bytes::<2>(text).unwrap_err();
