@@ -41,7 +41,7 @@ pub(super) struct WorkerConstants {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Constant {
     /// Its address and size on the host.
-    pub(super) of: (usize, usize),
+    pub(super) host_span: (usize, usize),
     pub(super) part: Option<Part>,
 }
 
@@ -165,7 +165,7 @@ impl Kernel {
         let mut lane = self.worker.lane();
         let constants = self.constants();
         let all = constants.inputs.iter().flatten().chain(&constants.packed);
-        all.filter_map(|constant| constant.part).for_each(|part| lane.room.give(part));
+        all.filter_map(|constant| constant.part).for_each(|part| lane.constant_pages.give(part));
         if constants.generation != lane.generation() {
             return Ok(());
         }

@@ -51,18 +51,18 @@ fn a_wrong_number_of_packed_constants_is_refused() {
 
 #[test]
 fn an_output_without_elements_gets_the_extents_of_the_answer() {
-    let made = Segment::new(Writes::All).unwrap();
+    let from_worker = Segment::new(Writes::All).unwrap();
     let mut dims = [0; 8];
     dims[0] = 5;
     let (dtype, rank) = (DType::F32.code(), 2);
     let take = |extents: [u64; 2]| {
         for (index, word) in [0, extents[0], extents[1]].into_iter().enumerate() {
-            assert!(made.store(EXTENTS + index * 8, &word.to_ne_bytes()));
+            assert!(from_worker.store(EXTENTS + index * 8, &word.to_ne_bytes()));
         }
         let mut outputs =
             [TensorArg { flags: 0, bounded: 1, dtype, rank, dims, ..TensorArg::ABSENT }];
         // SAFETY: the output has no elements.
-        unsafe { take_outputs(&made, &args(&mut outputs, &[])) }.map(|()| outputs[0].dims)
+        unsafe { take_outputs(&from_worker, &args(&mut outputs, &[])) }.map(|()| outputs[0].dims)
     };
     assert_eq!(take([3, 0]).map(|dims| dims[..2].to_vec()), Ok(vec![3, 0]));
     let beyond = Fault("it returned extents of output 0 beyond its bounds".to_owned());

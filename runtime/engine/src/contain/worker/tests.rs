@@ -52,19 +52,19 @@ impl Forged {
     fn answers<T>(&self, answer: &[u8], ask: impl FnOnce() -> T) -> T {
         let lane = self.lane();
         if lane.process.is_none() {
-            lane.given.word(words::REQUEST).store(0, Ordering::SeqCst);
+            lane.from_host.word(words::REQUEST).store(0, Ordering::SeqCst);
         }
         let number = if lane.process.is_some() { lane.request + 1 } else { 1 };
-        let given = Segment::map(lane.given.fd().unwrap(), Rights::Read).unwrap();
-        let made = Segment::map(lane.made.fd().unwrap(), Rights::Write).unwrap();
+        let from_host = Segment::map(lane.from_host.fd().unwrap(), Rights::Read).unwrap();
+        let from_worker = Segment::map(lane.from_worker.fd().unwrap(), Rights::Write).unwrap();
         drop(lane);
         thread::scope(|scope| {
             scope.spawn(move || {
-                spin(given.word(words::REQUEST), LONG, |found| found == number).unwrap();
-                made.store(BULK, answer);
-                made.store(words::LEN, &(answer.len() as u64).to_le_bytes());
-                made.word(words::ANSWER).store(number, Ordering::SeqCst);
-                wake(made.word(words::ANSWER));
+                spin(from_host.word(words::REQUEST), LONG, |found| found == number).unwrap();
+                from_worker.store(BULK, answer);
+                from_worker.store(words::LEN, &(answer.len() as u64).to_le_bytes());
+                from_worker.word(words::ANSWER).store(number, Ordering::SeqCst);
+                wake(from_worker.word(words::ANSWER));
             });
             ask()
         })
