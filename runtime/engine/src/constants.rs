@@ -13,8 +13,8 @@ use crate::cores::Format;
 use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
 
-/// Smaller constants are computed as fast as they are looked up.
-const KEPT_BYTES: usize = 64 << 10;
+/// The smallest constant that is cached. Smaller ones are computed as fast as they are looked up.
+const CACHED_MIN_BYTES: usize = 64 << 10;
 
 /// Values derived from constants. Clones share prepacked weights.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,8 @@ pub struct Constants {
     derived: Option<Derived>,
     /// The cache of prepacked weights between processes.
     cache: Option<Arc<Cache>>,
-    /// The memory price found so far, shared by several plans of one graph; `None` for a single plan.
+    /// The memory price (the cost of one byte of prepacked weights) found so far, shared by several plans of one graph; `None` for
+    /// a single plan.
     shared_price: Option<Arc<AtomicU32>>,
 }
 
@@ -104,18 +105,18 @@ impl Constants {
         }
     }
 
-    /// Returns the result of `make`, or the cached one of an earlier process. `of` identifies it.
+    /// Returns the result of `compute`, or the cached one of an earlier process. `key` returns the text that identifies it.
     pub fn derive(
         &self,
         desc: &TensorDesc,
-        of: impl FnOnce(&Cache) -> Option<String>,
-        make: impl FnOnce() -> Option<Tensor>,
+        key: impl FnOnce(&Cache) -> Option<String>,
+        compute: impl FnOnce() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let is_large = desc.full_shape().is_fixed() && desc.size_bytes() >= KEPT_BYTES;
+        let is_large = desc.full_shape().is_fixed() && desc.size_bytes() >= CACHED_MIN_BYTES;
         let cache = self.cache.as_deref().filter(|_| is_large);
-        match cache.and_then(|cache| Some((cache, of(cache)?))) {
-            Some((cache, of)) => cache.cached_constant(&of, desc, make),
-            None => make(),
+        match cache.and_then(|cache| Some((cache, key(cache)?))) {
+            Some((cache, key)) => cache.cached_constant(&key, desc, compute),
+            None => compute(),
         }
     }
 
@@ -129,16 +130,19 @@ impl Constants {
         from: &TensorDesc,
         to: &Format,
     ) -> Result<Tensor, ConstantError> {
-        let is_said = |desc: &TensorDesc| !matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
+        // Per-axis scales are too long for a key.
+        let has_short_name =
+            |desc: &TensorDesc| !matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
         // Without a conversion the tensor itself is shared.
-        let is_other = *from != to.desc || to.layout() != Layout::AsGiven;
+        let is_conversion = *from != to.desc || to.layout() != Layout::AsGiven;
         let key = || {
-            let is_short = is_said(from) && is_said(&to.desc);
-            (is_other && is_short).then(|| format!("{} {from:?} {to:?}", tensor.id()))
+            let is_short = has_short_name(from) && has_short_name(&to.desc);
+            (is_conversion && is_short).then(|| format!("{} {from:?} {to:?}", tensor.id()))
         };
-        let convert =
-            || constant(tensor, from, to, self.packs.budget()).map(|made| vec![Some(made)]);
-        let made = self.derived(key, convert)?.pop().flatten();
-        Ok(made.unwrap_or_else(|| tensor.clone()))
+        let convert = || {
+            constant(tensor, from, to, self.packs.budget()).map(|converted| vec![Some(converted)])
+        };
+        let converted = self.derived(key, convert)?.pop().flatten();
+        Ok(converted.unwrap_or_else(|| tensor.clone()))
     }
 }

@@ -59,11 +59,11 @@ impl Request {
     ];
 
     fn code(self) -> u32 {
-        let at = Self::ALL.iter().position(|ask| *ask == self);
-        at.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX)
+        let index = Self::ALL.iter().position(|request| *request == self);
+        index.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX)
     }
 
-    fn of_code(code: u32) -> Option<Self> {
+    fn from_code(code: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(code).ok()?).copied()
     }
 }
@@ -79,22 +79,22 @@ fn next_id() -> u64 {
 pub(crate) fn worker(
     path: &Path,
     build: &str,
-    of: &Containment,
+    containment: &Containment,
 ) -> Result<&'static Worker, OpenError> {
     static WORKERS: PerProcess<Mutex<Vec<&'static Worker>>> =
         PerProcess::new(Mutex::new(Vec::new()));
     let mut workers = WORKERS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let of = Contained {
+    let contained = Contained {
         path: path.to_owned(),
         build: build.to_owned(),
-        program: of.program(path)?,
-        deadline: of.timeout,
+        program: containment.program(path)?,
+        deadline: containment.timeout,
     };
-    if let Some(worker) = workers.iter().find(|worker| worker.of == of) {
+    if let Some(worker) = workers.iter().find(|worker| worker.of == contained) {
         return Ok(worker);
     }
-    let made = Worker::new(of).map_err(|error| refused(path, &error.to_string()))?;
-    let worker = Box::leak(Box::new(made));
+    let started = Worker::new(contained).map_err(|error| refused(path, &error.to_string()))?;
+    let worker = Box::leak(Box::new(started));
     workers.push(worker);
     Ok(worker)
 }
@@ -105,7 +105,7 @@ pub(crate) fn open(
     path: &Path,
     sha256: &str,
 ) -> Result<Tables, OpenError> {
-    let opened = worker.open(path, sha256, |told| tables::tables(worker, told));
+    let opened = worker.open(path, sha256, |answer| tables::tables(worker, answer));
     opened.map_err(|Fault(why)| refused(path, &why))
 }
 

@@ -1,14 +1,14 @@
-//! Devices and their memory: what programs allocate, fill, map, share and bind to runs.
+//! Emulated devices and their memory, which programs allocate, fill, map, share and bind to runs.
 //!
-//! [`Devices`] makes emulated devices, any number of each kind. A [`Device`] has a heap, of which [`Memory`] is
-//! allocated; a [`MemoryView`] is a part of one, and a [`DeviceTensor`] says what elements lie there. All of them are
-//! counted handles that any thread may use: what they stand for goes with the last of them.
+//! [`Devices`] creates emulated devices, any number of each kind. A [`Device`] has a heap, from which [`Memory`] is
+//! allocated. A [`MemoryView`] is a part of a memory, and a [`DeviceTensor`] describes the elements in a view. All of them are
+//! reference-counted handles that any thread may use: the last handle releases the object.
 //!
-//! Nobody touches bytes without a [`Lease`]: some bytes of a memory may have any number of readers, or one writer. A lease
-//! that is not to be had is refused as busy and never waited for. So a run that is in flight keeps its inputs as they are
-//! and its outputs to itself, whatever the program does meanwhile, and `bytes` of a lease are ordinary slices.
+//! Every access needs a [`Lease`], the right to read or write a range of bytes: any number of readers, or one writer. A
+//! conflicting lease fails at once with `Busy`; nothing waits for one. During a run the program therefore cannot change the
+//! inputs or access the outputs, and `bytes` of a lease are ordinary slices.
 //!
-//! The module knows bytes and descriptions. What computes with them is above it.
+//! This module knows bytes and their descriptions. Computation is in the modules above it.
 //!
 //! ```
 //! use udo_api::{CoreKind, DType};
@@ -78,12 +78,12 @@ pub use spec::{Extent, SpecDetails, TensorSpec};
 pub use tensor::DeviceTensor;
 pub use udo_graph::error::{Coded, Error, ErrorCode, ErrorContext, Result, quoted};
 
-/// Which device it is: a kind, and a number among those of the kind. Prints as `dsp:0`.
+/// The identity of a device: its kind, and its index among the devices of that kind. Prints as `dsp:0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId {
     /// The kind of its cores.
     pub kind: CoreKind,
-    /// From 0 on.
+    /// The index, from 0.
     pub index: u32,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for DeviceId {
 /// The capabilities of a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Whether the host may map its memory; else that is behind a bus, and only copies get there.
+    /// Whether the host may map its memory. If not, the memory is behind a bus, and the host can only copy.
     pub can_map: bool,
     /// Whether its memory may be shared with other processes.
     pub can_share: bool,
@@ -105,9 +105,9 @@ pub struct Capabilities {
 /// The versions of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// Of this library, which emulates it.
+    /// The version of this library, which emulates the device.
     pub runtime: &'static str,
-    /// Of the tables that its kernels come in.
+    /// The ABI version of the tables with its kernels.
     pub abi: AbiVersion,
 }
 
@@ -139,19 +139,19 @@ struct Inner {
     capabilities: Capabilities,
     coherence: Coherence,
     heap: Heap,
-    /// Memories that there were so far, for seeds of their own.
+    /// The number of memories allocated so far. Each memory derives its own seed from it.
     memories: AtomicU64,
-    /// How often it was lost or came back: odd while it is lost.
+    /// The number of losses and resets so far: odd while the device is lost.
     changes: AtomicU64,
 }
 
 impl Device {
-    /// Its kind and number.
+    /// Returns its kind and index.
     pub fn id(&self) -> DeviceId {
         self.0.id
     }
 
-    /// The kind of its cores.
+    /// Returns the kind of its cores.
     pub fn kind(&self) -> CoreKind {
         self.0.id.kind
     }
@@ -166,7 +166,7 @@ impl Device {
         &self.0.name
     }
 
-    /// How many cores it has.
+    /// Returns its number of cores.
     pub fn core_count(&self) -> u32 {
         self.0.cores
     }
@@ -176,12 +176,12 @@ impl Device {
         self.0.capabilities
     }
 
-    /// Whether the host sees what it writes, and it what the host writes, without anybody's doing.
+    /// Returns whether the host and the device see each other's writes without cache maintenance.
     pub fn coherence(&self) -> Coherence {
         self.0.coherence
     }
 
-    /// The size of its memory in bytes.
+    /// Returns the size of its memory in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.0.heap.limit_bytes()
     }
@@ -191,31 +191,31 @@ impl Device {
         self.0.heap.stats()
     }
 
-    /// Has the peaks of its statistics count from what is in use now, and forgets owners of whom nothing is left.
+    /// Resets the peaks of its statistics to the current use, and removes owners without memory.
     pub fn reset_heap_peaks(&self) {
         self.0.heap.reset_peaks();
     }
 
-    /// Whether it went away, as an accelerator does whose driver or power fails. An emulated one does when a test says so
-    /// ([`crate::run::Queues::lose`]).
+    /// Returns whether the device is lost, as an accelerator is after a failure of its driver or power. An emulated device is lost
+    /// only by request, for tests ([`crate::run::Queues::lose`]).
     pub fn is_lost(&self) -> bool {
         is_loss(self.changes())
     }
 
-    /// How often it was lost or came back. A run that finds another number at its end than at its beginning met a loss.
+    /// Returns the number of losses and resets so far. If it changes during a run, the run is affected by a loss.
     pub(crate) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::SeqCst)
     }
 
-    /// Nothing, if it is there.
+    /// Checks that the device is not lost.
     ///
     /// # Errors
-    /// It is lost.
+    /// Fails if it is lost.
     pub(crate) fn check_there(&self) -> Result<()> {
         if self.is_lost() { Err(self.loss()) } else { Ok(()) }
     }
 
-    /// Why a run on it fails once it was lost, even if it is back by now.
+    /// Returns the error of a run on a lost device. It applies even if the device is back by now.
     pub(crate) fn loss(&self) -> Error {
         let why = format!("device {self} was lost; reset it, then submit again");
         Error::new(ErrorCode::DeviceLost, why)
@@ -223,15 +223,15 @@ impl Device {
 
     pub(crate) fn set_lost(&self, is_lost: bool) {
         let next = |changes: u64| (is_loss(changes) != is_lost).then(|| changes.wrapping_add(1));
-        // An error says that it is as wanted already.
-        let _as_before = self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        // An error means that the state is already `is_lost`.
+        let _unchanged = self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
     }
 
     fn heap(&self) -> &Heap {
         &self.0.heap
     }
 
-    /// The seed of the next memory, if this device has one.
+    /// Returns the seed for the emulated cache of the next memory, if this device has a seed.
     fn next_seed(&self) -> Option<u64> {
         let ordinal = self.0.memories.fetch_add(1, Ordering::Relaxed);
         match self.0.coherence {
@@ -241,7 +241,7 @@ impl Device {
     }
 }
 
-/// Whether a device is lost that has changed so often.
+/// Returns whether a device with this number of losses and resets is lost.
 fn is_loss(changes: u64) -> bool {
     !changes.is_multiple_of(2)
 }

@@ -401,7 +401,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
     fn a_sweep_overlaps_no_blocks_and_wastes_little() {
         let mut worst = 0.0f64;
         for seed in 0..50 {
@@ -433,10 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_of_random_lives_waste_little() {
-=======
     fn layouts_waste_little_memory() {
->>>>>>> refs/helpers/h4
         let mut worst = 0.0f64;
         for seed in 0..100 {
             let mut random = random(seed);

@@ -18,6 +18,7 @@ pub(super) const ALIGN: usize = 64;
 /// The size of the guard bytes before and after each output. They must be unchanged after a call.
 pub(super) const CANARY: usize = 64;
 
+/// The value of guard bytes.
 const UNTOUCHED: u8 = 0xa5;
 
 /// The words at the start of a call.
@@ -61,12 +62,12 @@ pub(super) fn output_at(from: usize, bytes: usize) -> (usize, usize) {
 }
 
 /// The largest number of tensors and prepacked weights of a call.
-const MOST: usize = 4096;
+const PORTS_MAX: usize = 4096;
 
 /// The state of writing a call.
 struct CallWriter<'a> {
-    given: &'a Segment,
-    made: &'a Segment,
+    from_host: &'a Segment,
+    from_worker: &'a Segment,
     /// The offset of the next words.
     word: usize,
     /// The offset of the next elements.
@@ -94,7 +95,7 @@ pub(super) unsafe fn execute(kernel: &Kernel, args: &ExecArgs) -> u32 {
         Err(why) => return fault(&why),
     };
     // SAFETY: as the caller promises.
-    match unsafe { take_outputs(&lane.made, args) } {
+    match unsafe { take_outputs(&lane.from_worker, args) } {
         Ok(()) => Status::OK.code(),
         Err(why) => fault(&why),
     }
@@ -110,7 +111,8 @@ pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
     match called {
         Ok((lane, None)) => {
             // SAFETY: there are as many bytes, which are this call's to fill.
-            let is_whole = unsafe { lane.made.load_to(BULK, args.geometry, args.geometry_bytes) };
+            let is_whole =
+                unsafe { lane.from_worker.load_to(BULK, args.geometry, args.geometry_bytes) };
             if is_whole { Status::OK.code() } else { fault(&too_large()) }
         }
         Ok((_, Some(status))) => status,
@@ -125,24 +127,24 @@ pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
 unsafe fn exchange<'a>(
     kernel: &'a Kernel,
     args: &ExecArgs,
-    what: Request,
+    request: Request,
     (width, stop): (u32, Option<&AtomicU32>),
 ) -> Result<(std::sync::MutexGuard<'a, Lane>, Option<u32>), Fault> {
     let mut lane = kernel.worker.lane();
     let mut constants = kernel.constants();
     kernel.start(&mut lane, &mut constants)?;
     // SAFETY: as the caller promises.
-    unsafe { write(kernel, args, what, width, (&mut lane, &mut constants)) }?;
-    lane.exchange(kernel.worker, what, stop)?;
+    unsafe { write(kernel, args, request, width, (&mut lane, &mut constants)) }?;
+    lane.exchange(kernel.worker, request, stop)?;
     let mut words = [0; tail::WORDS];
-    load_words(&lane.made, HEAD, &mut words);
+    load_words(&lane.from_worker, HEAD, &mut words);
     let [status, first, second, len] = words;
     let status = u32::try_from(status).unwrap_or(Status::WORKER.code());
     if status == Status::OK.code() {
         return Ok((lane, None));
     }
     let mut text = [0; tail::MESSAGE];
-    lane.made.load(MESSAGE, &mut text);
+    lane.from_worker.load(MESSAGE, &mut text);
     let len = usize::try_from(len).unwrap_or(0).min(text.len());
     let text = std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default();
     Ok((lane, Some(leave(status, [first, second], text))))
@@ -167,23 +169,23 @@ fn too_large() -> Fault {
 unsafe fn write(
     kernel: &Kernel,
     args: &ExecArgs,
-    what: Request,
+    request: Request,
     width: u32,
     (lane, constants): (&mut Lane, &mut WorkerConstants),
 ) -> Result<(), Fault> {
-    let outputs = if what == Request::Prepare { 0 } else { usize::from(args.output_count) };
+    let outputs = if request == Request::Prepare { 0 } else { usize::from(args.output_count) };
     let (inputs, packed) = (usize::from(args.input_count), usize::from(args.packed_count));
-    if inputs + outputs + packed > MOST {
+    if inputs + outputs + packed > PORTS_MAX {
         return Err(too_large());
     }
     // Constants are written to their permanent place before the rest.
-    let is_run = what == Request::Execute;
+    let is_run = request == Request::Execute;
     if is_run {
         // SAFETY: as the caller promises.
         unsafe { keep(args, lane, constants) }?;
     }
-    let (given, made) = (&lane.given, &*lane.made);
-    let mut writing = CallWriter { given, made, word: HEAD, bulk: BULK, output: FAR };
+    let (from_host, from_worker) = (&lane.from_host, &*lane.from_worker);
+    let mut writing = CallWriter { from_host, from_worker, word: HEAD, bulk: BULK, output: FAR };
     let geometry = args.geometry.cast_const();
     let geometry_len = args.geometry_bytes;
     // SAFETY: there are as many bytes of geometry, which `prepare` filled.
@@ -234,7 +236,7 @@ unsafe fn write(
     }
     for constant in constants.packed.iter().take(packed) {
         writing.word(constant.part.map_or(0, |part| part.at) as u64)?;
-        writing.word(constant.of.1 as u64)?;
+        writing.word(constant.host_span.1 as u64)?;
     }
     Ok(())
 }
@@ -251,8 +253,8 @@ unsafe fn keep(
     // SAFETY: there are as many packed constants.
     let spans = unsafe { super::node::slice(args.packed, usize::from(args.packed_count)) };
     if spans.len() != constants.packed.len() {
-        let (given, expected) = (spans.len(), constants.packed.len());
-        return Err(Fault(format!("a call has {given} packed constants, expected {expected}")));
+        let (count, expected) = (spans.len(), constants.packed.len());
+        return Err(Fault(format!("a call has {count} packed constants, expected {expected}")));
     }
     for (constant, span) in constants.packed.iter_mut().zip(spans) {
         // SAFETY: the bytes of a packed constant are there.
@@ -280,18 +282,18 @@ unsafe fn keep_one(
     len: usize,
     lane: &mut Lane,
 ) -> Result<(), Fault> {
-    if constant.of == (from.addr(), len) {
+    if constant.host_span == (from.addr(), len) {
         return Ok(());
     }
     if let Some(part) = constant.part.take() {
-        lane.room.give(part);
+        lane.constant_pages.give(part);
     }
-    let part = lane.room.take(len).ok_or_else(too_large)?;
+    let part = lane.constant_pages.take(len).ok_or_else(too_large)?;
     constant.part = Some(part);
-    constant.of = (from.addr(), len);
+    constant.host_span = (from.addr(), len);
     // SAFETY: as the caller promises.
     let bytes = unsafe { super::node::slice(from, len) };
-    if lane.given.store(part.at, bytes) { Ok(()) } else { Err(too_large()) }
+    if lane.from_host.store(part.at, bytes) { Ok(()) } else { Err(too_large()) }
 }
 
 /// Returns the capacity of a tensor in bytes.
@@ -305,7 +307,7 @@ impl CallWriter<'_> {
     fn word(&mut self, word: u64) -> Result<(), Fault> {
         let at = self.word;
         self.word += 8;
-        if self.word <= BULK && self.given.store(at, &word.to_ne_bytes()) {
+        if self.word <= BULK && self.from_host.store(at, &word.to_ne_bytes()) {
             return Ok(());
         }
         Err(too_large())
@@ -341,8 +343,10 @@ impl CallWriter<'_> {
         let (at, end) = output_at(self.output, bytes);
         self.output = end;
         let untouched = [UNTOUCHED; CANARY];
-        let behind = untouched.get(..end - at - bytes).unwrap_or_default();
-        if self.made.store(at - CANARY, &untouched) && self.made.store(at + bytes, behind) {
+        let rear_guard = untouched.get(..end - at - bytes).unwrap_or_default();
+        if self.from_worker.store(at - CANARY, &untouched)
+            && self.from_worker.store(at + bytes, rear_guard)
+        {
             return Ok(at);
         }
         Err(too_large())
@@ -362,8 +366,8 @@ impl CallWriter<'_> {
         if arg.flags & arg_flags::ABSENT != 0 || arg.data.is_null() || element == 0 {
             return Ok(0);
         }
-        let part =
-            constant.filter(|c| c.of == (arg.data.addr(), capacity_bytes(arg)) && arg.is_dense());
+        let part = constant
+            .filter(|c| c.host_span == (arg.data.addr(), capacity_bytes(arg)) && arg.is_dense());
         if let Some(part) = part.and_then(|constant| constant.part) {
             return Ok(part.at);
         }
@@ -373,7 +377,7 @@ impl CallWriter<'_> {
         if let Some(&at) = output.and_then(|output| outputs.get(output)) {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             // SAFETY: a tensor that is worked on in place is dense, and its elements are there.
-            let is_put = self.made.store(at, unsafe { super::node::slice(arg.data, bytes) });
+            let is_put = self.from_worker.store(at, unsafe { super::node::slice(arg.data, bytes) });
             return if is_put { Ok(at) } else { Err(too_large()) };
         }
         let columns = arg.shape().last().copied().unwrap_or(1);
@@ -394,7 +398,7 @@ impl CallWriter<'_> {
     }
 
     fn bytes(&self, at: usize, bytes: &[u8]) -> Result<(), Fault> {
-        if at.saturating_add(bytes.len()) <= FAR && self.given.store(at, bytes) {
+        if at.saturating_add(bytes.len()) <= FAR && self.from_host.store(at, bytes) {
             return Ok(());
         }
         Err(too_large())
@@ -417,31 +421,31 @@ impl CallWriter<'_> {
 ///
 /// # Safety
 /// As for [`execute`].
-unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
+unsafe fn take_outputs(from_worker: &Segment, args: &ExecArgs) -> Result<(), Fault> {
     let mut from = FAR;
     for port in 0..usize::from(args.output_count) {
         // SAFETY: there are as many tensors, which are this call's to write.
         let arg = unsafe { &mut *args.tensors.wrapping_add(usize::from(args.input_count) + port) };
-        let room = capacity_bytes(arg);
-        let (at, end) = output_at(from, room);
+        let capacity = capacity_bytes(arg);
+        let (at, end) = output_at(from, capacity);
         // An output without capacity has extents but no pages.
-        if room > 0 {
+        if capacity > 0 {
             from = end;
-            if !is_untouched(made, at - CANARY, CANARY)
-                || !is_untouched(made, at + room, end - at - room)
+            if !is_untouched(from_worker, at - CANARY, CANARY)
+                || !is_untouched(from_worker, at + capacity, end - at - capacity)
             {
                 return Err(Fault(format!("it wrote outside its output {port}")));
             }
         }
         if arg.bounded != 0 {
             let mut words = [0; tail::EXTENTS];
-            load_words(made, EXTENTS + port * tail::EXTENTS * 8, &mut words);
+            load_words(from_worker, EXTENTS + port * tail::EXTENTS * 8, &mut words);
             take_extents(arg, &words).ok_or_else(|| {
                 Fault(format!("it returned extents of output {port} beyond its bounds"))
             })?;
         }
         // SAFETY: the elements of an output have room, as the host laid it out.
-        let is_whole = unsafe { take_elements(made, at, arg) };
+        let is_whole = unsafe { take_elements(from_worker, at, arg) };
         if !is_whole {
             return Err(too_large());
         }
@@ -449,38 +453,38 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
     Ok(())
 }
 
-fn is_untouched(made: &Segment, at: usize, len: usize) -> bool {
-    let mut found = [0; CANARY];
-    let Some(found) = found.get_mut(..len) else { return false };
+fn is_untouched(from_worker: &Segment, at: usize, len: usize) -> bool {
+    let mut guard = [0; CANARY];
+    let Some(guard) = guard.get_mut(..len) else { return false };
     // Reads are whole words. If the range begins within a word, that word is read first.
     let before = at % 8;
     let mut word = [0; 8];
     let head = (8 - before) % 8;
     if before != 0 {
-        made.load(at - before, &mut word);
+        from_worker.load(at - before, &mut word);
     }
-    let (first, rest) = found.split_at_mut(head.min(len));
+    let (first, rest) = guard.split_at_mut(head.min(len));
     first.copy_from_slice(word.get(before..before + first.len()).unwrap_or_default());
-    made.load(at + head, rest);
-    found.iter().all(|&byte| byte == UNTOUCHED)
+    from_worker.load(at + head, rest);
+    guard.iter().all(|&byte| byte == UNTOUCHED)
 }
 
 /// Sets the extents of an output, if they are within its bounds.
 fn take_extents(arg: &mut TensorArg, words: &[u64]) -> Option<()> {
     let (len, dims) = words.split_first()?;
     let rank = usize::from(arg.rank);
-    let mut said = [0; 8];
-    for (to, from) in said.iter_mut().zip(dims) {
+    let mut extents = [0; 8];
+    for (to, from) in extents.iter_mut().zip(dims) {
         *to = usize::try_from(*from).ok()?;
     }
     let is_within =
-        said.iter().zip(&arg.dims).take(rank).enumerate().all(|(axis, (said, bound))| {
-            if arg.bounded >> axis & 1 != 0 { said <= bound } else { said == bound }
+        extents.iter().zip(&arg.dims).take(rank).enumerate().all(|(axis, (extent, bound))| {
+            if arg.bounded >> axis & 1 != 0 { extent <= bound } else { extent == bound }
         });
-    let product = said.iter().take(rank).try_fold(1usize, |n, &dim| n.checked_mul(dim))?;
+    let product = extents.iter().take(rank).try_fold(1usize, |n, &dim| n.checked_mul(dim))?;
     let is_sound = is_within && u64::try_from(product) == Ok(*len) && product <= arg.capacity;
     is_sound.then(|| {
-        for (to, from) in arg.dims.iter_mut().zip(said).take(rank) {
+        for (to, from) in arg.dims.iter_mut().zip(extents).take(rank) {
             *to = from;
         }
         arg.len = product;
@@ -492,23 +496,27 @@ fn take_extents(arg: &mut TensorArg, words: &[u64]) -> Option<()> {
 
 /// # Safety
 /// The tensor's memory is valid for its elements, and nothing else accesses it.
-unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
+unsafe fn take_elements(from_worker: &Segment, at: usize, arg: &TensorArg) -> bool {
     let element = arg.dtype().map_or(0, DType::size_bytes);
     let columns = arg.shape().last().copied().unwrap_or(1);
     if arg.is_dense() || columns == 0 {
         // SAFETY: as the caller promises.
-        return unsafe { made.load_to(at, arg.data, arg.len * element) };
+        return unsafe { from_worker.load_to(at, arg.data, arg.len * element) };
     }
     let (row_bytes, stride) = (columns * element, arg.row_stride * element);
     // Rows whose size is not a multiple of a word may begin within a word.
     if row_bytes % 8 != 0 {
         // SAFETY: as the caller promises.
-        return unsafe { take_rows(made, at, arg, (row_bytes, stride)) };
+        return unsafe { take_rows(from_worker, at, arg, (row_bytes, stride)) };
     }
     (0..arg.len / columns).all(|row| {
         // SAFETY: a row lies there.
         unsafe {
-            made.load_to(at + row * row_bytes, arg.data.wrapping_add(row * stride), row_bytes)
+            from_worker.load_to(
+                at + row * row_bytes,
+                arg.data.wrapping_add(row * stride),
+                row_bytes,
+            )
         }
     })
 }
@@ -518,7 +526,7 @@ unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
 /// # Safety
 /// As for [`take_elements`].
 unsafe fn take_rows(
-    made: &Segment,
+    from_worker: &Segment,
     at: usize,
     arg: &TensorArg,
     (row_bytes, stride): (usize, usize),
@@ -528,7 +536,7 @@ unsafe fn take_rows(
     let mut from = 0;
     while from < all {
         let len = PIECE.min(all - from);
-        if !made.load(at + from, &mut piece[..len]) {
+        if !from_worker.load(at + from, &mut piece[..len]) {
             return false;
         }
         for (byte, offset) in piece[..len].iter().zip(from..) {

@@ -134,12 +134,12 @@ impl Writer {
     }
 
     /// # Safety
-    /// `of` points to as many items of the type.
-    unsafe fn slice(&mut self, of: Raw, ty: &'static str) {
-        let len = if of.ptr.is_null() { 0 } else { of.len };
+    /// `raw` points to `raw.len` items of the type `ty`, or is null.
+    unsafe fn slice(&mut self, raw: Raw, ty: &'static str) {
+        let len = if raw.ptr.is_null() { 0 } else { raw.len };
         self.number(len);
         let Some((bytes, layout)) = item(ty) else { return };
-        for at in (0..len).map(|index| of.ptr.wrapping_add(index * bytes)) {
+        for at in (0..len).map(|index| raw.ptr.wrapping_add(index * bytes)) {
             match layout {
                 // SAFETY: an item of that layout lies there.
                 Some(layout) => unsafe { self.image(at, layout) },
@@ -149,13 +149,13 @@ impl Writer {
         }
     }
 
-    fn axis(&mut self, of: Option<&AxisEncoding>) {
-        self.flag(of.is_some());
-        let Some(of) = of else { return };
-        self.number(of.axis());
-        self.number(of.count());
-        of.scales().iter().for_each(|scale| self.raw(&scale.to_le_bytes()));
-        of.zero_points().iter().for_each(|zero_point| self.raw(&zero_point.to_le_bytes()));
+    fn axis(&mut self, encoding: Option<&AxisEncoding>) {
+        self.flag(encoding.is_some());
+        let Some(encoding) = encoding else { return };
+        self.number(encoding.axis());
+        self.number(encoding.count());
+        encoding.scales().iter().for_each(|scale| self.raw(&scale.to_le_bytes()));
+        encoding.zero_points().iter().for_each(|zero_point| self.raw(&zero_point.to_le_bytes()));
     }
 }
 
@@ -165,14 +165,14 @@ impl Reader<'_> {
         let layout = layout(T::NAME).filter(|layout| layout.size == size_of::<T>());
         let layout = layout.ok_or(InvalidMessage)?;
         let count = self.count()?;
-        let one = |_| {
+        let read_item = |_| {
             let mut item = MaybeUninit::<T>::zeroed();
-            // SAFETY: there is room for a `T`, whose layout this is.
+            // SAFETY: the structure has memory for a `T`, whose layout this is.
             unsafe { self.fill(item.as_mut_ptr().cast(), layout) }?;
             // SAFETY: a `T` may have any numbers, and its pointers are null or made by `fill`.
             Ok(unsafe { item.assume_init() })
         };
-        (0..count).map(one).collect()
+        (0..count).map(read_item).collect()
     }
 
     /// # Safety
@@ -182,26 +182,26 @@ impl Reader<'_> {
             let at = to.wrapping_add(*offset);
             match kind(ty) {
                 Kind::Address => {}
-                // SAFETY: there is room for a structure of that layout.
+                // SAFETY: `at` has memory for a structure of that layout.
                 Kind::Nested(layout) => unsafe { self.fill(at, layout) }?,
                 Kind::Text => {
                     let text = RawStr::new(intern(self.text()?));
-                    // SAFETY: there is room for a text, as the layout says.
+                    // SAFETY: the structure has memory for a text, as the layout says.
                     unsafe { at.cast::<RawStr>().write_unaligned(text) };
                 }
                 Kind::Axis => {
                     let axis = self.axis()?;
-                    // SAFETY: there is room for such a reference, as the layout says.
+                    // SAFETY: the structure has memory for such a reference, as the layout says.
                     unsafe { at.cast::<Option<&'static AxisEncoding>>().write_unaligned(axis) };
                 }
                 Kind::Slice(ty) => {
                     let slice = self.slice(ty)?;
-                    // SAFETY: there is room for a slice, as the layout says.
+                    // SAFETY: the structure has memory for a slice, as the layout says.
                     unsafe { at.cast::<Raw>().write_unaligned(slice) };
                 }
                 Kind::Numbers => {
                     let bytes = self.raw(*size)?;
-                    // SAFETY: there is room for as many bytes, as the layout says.
+                    // SAFETY: the structure has memory for as many bytes, as the layout says.
                     unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
                 }
             }
@@ -219,12 +219,12 @@ impl Reader<'_> {
         let first = Box::leak(vec![0u64; words].into_boxed_slice()).as_mut_ptr().cast::<u8>();
         for at in (0..len).map(|index| first.wrapping_add(index * bytes)) {
             if let Some(layout) = layout {
-                // SAFETY: there is room for an item of that layout, which is zero.
+                // SAFETY: the structure has memory for an item of that layout, which is zero.
                 unsafe { self.fill(at, layout) }?;
                 continue;
             }
             let number = self.raw(bytes)?;
-            // SAFETY: there is room for a number of so many bytes.
+            // SAFETY: the structure has memory for a number of so many bytes.
             unsafe { at.copy_from_nonoverlapping(number.as_ptr(), bytes) };
         }
         Ok(Raw { ptr: first, len })
@@ -235,25 +235,25 @@ impl Reader<'_> {
             return Ok(None);
         }
         let (axis, count) = (self.number()?, self.count()?);
-        let mut four = |_| self.raw(4)?.try_into().map_err(|_| InvalidMessage);
+        let mut four_bytes = |_| self.raw(4)?.try_into().map_err(|_| InvalidMessage);
         let scales: Result<Vec<f32>, _> =
-            (0..count).map(|at| four(at).map(f32::from_le_bytes)).collect();
+            (0..count).map(|at| four_bytes(at).map(f32::from_le_bytes)).collect();
         let zero_points: Result<Vec<i32>, _> =
-            (0..count).map(|at| four(at).map(i32::from_le_bytes)).collect();
+            (0..count).map(|at| four_bytes(at).map(i32::from_le_bytes)).collect();
         AxisEncoding::intern(axis, &scales?, &zero_points?).map(Some).map_err(|_| InvalidMessage)
     }
 }
 
 /// Interns a string for the life of the process.
 pub(super) fn intern(text: &str) -> &'static str {
-    static KEPT: PerProcess<Mutex<BTreeSet<&'static str>>> =
+    static INTERNED: PerProcess<Mutex<BTreeSet<&'static str>>> =
         PerProcess::new(Mutex::new(BTreeSet::new()));
-    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = kept.get(text) {
-        return found;
+    let mut interned = INTERNED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = interned.get(text) {
+        return known;
     }
     let text: &'static str = Box::leak(text.into());
-    kept.insert(text);
+    interned.insert(text);
     text
 }
 
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_come_as_they_went() {
+    fn schemas_survive_a_round_trip() {
         static SCHEMA: OpSchema = OpSchema::new(
             "Op",
             &[Port::required("x", types::F32.or(types::F16))],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_come_as_they_went() {
+    fn encodings_survive_a_round_trip() {
         let shape = Shape::new(&[2, 3]).unwrap();
         let axis = AxisEncoding::intern(1, &[0.5, 1.0, 2.0], &[0, 1, 2]).unwrap();
         let descs = [
@@ -295,12 +295,15 @@ mod tests {
         writer.items(&descs);
         let read = Reader::new(&writer.done()).items::<TensorDesc>().unwrap();
         assert!(read == descs);
-        assert!(ptr::eq(read[3].axis_encoding().unwrap(), axis), "equal ones are kept once");
+        assert!(
+            ptr::eq(read[3].axis_encoding().unwrap(), axis),
+            "equal encodings are interned once"
+        );
     }
 
     #[test]
-    fn every_type_that_crosses_is_of_known_kinds() {
-        // A field of a new type would be taken for numbers, pointers and all.
+    fn every_pointer_field_has_a_kind_of_its_own() {
+        // A field of an unknown type is sent as plain numbers, which is wrong if it holds a pointer.
         for layout in LAYOUTS {
             for field in layout.fields {
                 let is_address = matches!(kind(field.ty), Kind::Numbers)

@@ -21,7 +21,7 @@ pub(super) struct Kernel {
     /// The finalize request, to repeat it in a restarted worker.
     request: Vec<u8>,
     /// The answer, which a restarted worker must repeat.
-    said: Vec<u8>,
+    answer: Vec<u8>,
     pub(super) needs: (Workspace, usize),
     pub(super) gpu: KernelInfo,
     constants: Mutex<WorkerConstants>,
@@ -41,7 +41,7 @@ pub(super) struct WorkerConstants {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Constant {
     /// Its address and size on the host.
-    pub(super) of: (usize, usize),
+    pub(super) host_span: (usize, usize),
     pub(super) part: Option<Part>,
 }
 
@@ -56,21 +56,23 @@ impl WorkerConstants {
 #[derive(Debug)]
 struct Finalized<'a> {
     /// Everything but the packers, which every worker process must answer in the same way.
-    said: &'a [u8],
+    answer: &'a [u8],
     needs: (Workspace, usize),
     jobs: Vec<Job>,
-    kept: Vec<u32>,
+    /// The packed inputs that execute reads too, so the host must retain them.
+    retained: Vec<u32>,
     ties: Vec<Tie>,
     work: Option<Work>,
     gpu: KernelInfo,
 }
 
-/// A request to prepack a constant.
+/// A request to prepack constants: a packer reads the constant inputs and writes `bytes` bytes.
 #[derive(Debug)]
 struct Job {
     /// The number of its packer, which differs between worker processes.
     packer: usize,
     inputs: Vec<u32>,
+    /// Numbers that, with the sources, determine every byte of the result.
     recipe: Vec<u64>,
     bytes: usize,
 }
@@ -112,22 +114,22 @@ impl Kernel {
         let generation = lane.generation();
         let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
         drop(lane);
-        let made = read.map_err(|(status, text)| Refused::By(status, text.to_owned()))?;
+        let finalized = read.map_err(|(status, text)| Refused::By(status, text.to_owned()))?;
         // SAFETY: as the caller promises.
-        unsafe { made.tell(args, |packer| packs::body(worker, generation, packer)) }?;
+        unsafe { finalized.pass_to_host(args, |packer| packs::body(worker, generation, packer)) }?;
         // SAFETY: there are as many spans as inputs.
         let constants =
             unsafe { super::node::slice(args.node.constants, args.node.input_count as usize) };
-        let constant = |is: bool| is.then(Constant::default);
+        let constant = |is_constant: bool| is_constant.then(Constant::default);
         let inputs = constants.iter().map(|span| constant(!span.ptr.is_null())).collect();
         Ok(Self {
             worker,
             id,
             request,
-            said: made.said.to_owned(),
-            needs: made.needs,
-            constants: Mutex::new(WorkerConstants::new(generation, inputs, made.jobs.len())),
-            gpu: made.gpu,
+            answer: finalized.answer.to_owned(),
+            needs: finalized.needs,
+            constants: Mutex::new(WorkerConstants::new(generation, inputs, finalized.jobs.len())),
+            gpu: finalized.gpu,
         })
     }
 
@@ -149,7 +151,7 @@ impl Kernel {
         let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
         let refused =
             |(_, text)| Fault(format!("after a restart of its worker, finalize failed: {text}"));
-        if read.map_err(refused)?.said != self.said {
+        if read.map_err(refused)?.answer != self.answer {
             return Err(Fault(
                 "after a restart of its worker, finalize returned a different result".to_owned(),
             ));
@@ -163,7 +165,7 @@ impl Kernel {
         let mut lane = self.worker.lane();
         let constants = self.constants();
         let all = constants.inputs.iter().flatten().chain(&constants.packed);
-        all.filter_map(|constant| constant.part).for_each(|part| lane.room.give(part));
+        all.filter_map(|constant| constant.part).for_each(|part| lane.constant_pages.give(part));
         if constants.generation != lane.generation() {
             return Ok(());
         }
@@ -177,7 +179,7 @@ impl Finalized<'_> {
     ///
     /// # Safety
     /// As for [`Kernel::finalize`].
-    unsafe fn tell(
+    unsafe fn pass_to_host(
         &self,
         args: &FinalizeArgs,
         body: impl Fn(usize) -> *const c_void,
@@ -194,7 +196,7 @@ impl Finalized<'_> {
             // SAFETY: the table's function gets its own `ctx`, and a request and room that outlive the call.
             refused(unsafe { (host.pack)(host.ctx, &raw const request, &raw mut index) })?;
         }
-        for &input in &self.kept {
+        for &input in &self.retained {
             // SAFETY: the table's function gets its own `ctx`.
             refused(unsafe { (host.keep)(host.ctx, input) })?;
         }
@@ -229,20 +231,20 @@ impl Job {
 }
 
 fn finalized<'a>(answer: &mut Reader<'a>) -> Result<Finalized<'a>, InvalidMessage> {
-    let (packers, said) = (answer.numbers()?, answer.bytes()?);
+    let (packers, body) = (answer.numbers()?, answer.bytes()?);
     answer.end()?;
-    let mut reader = Reader::new(said);
+    let mut reader = Reader::new(body);
     let workspace = reader.items::<Workspace>()?.pop().ok_or(InvalidMessage)?;
     let needs = (workspace, reader.number()?);
     if reader.count()? != packers.len() {
         return Err(InvalidMessage);
     }
     let jobs: Result<_, _> = packers.into_iter().map(|packer| job(packer, &mut reader)).collect();
-    let (jobs, kept) = (jobs?, ports(&mut reader)?);
+    let (jobs, retained) = (jobs?, ports(&mut reader)?);
     let (ties, work) = (reader.items()?, reader.items()?.pop());
     let gpu = launches(&mut reader)?;
     reader.end()?;
-    Ok(Finalized { said, needs, jobs, kept, ties, work, gpu })
+    Ok(Finalized { answer: body, needs, jobs, retained, ties, work, gpu })
 }
 
 fn job(packer: usize, reader: &mut Reader<'_>) -> Result<Job, InvalidMessage> {
@@ -304,23 +306,23 @@ mod tests {
 
     /// Creates an answer that states these numbers of packers and jobs, without the jobs.
     fn answer(packers: usize, jobs: usize) -> Vec<u8> {
-        let mut said = Writer::default();
-        said.items(&[Workspace::NONE]);
-        said.number(0);
-        said.number(jobs);
-        said.numbers([].into_iter());
-        said.items::<Tie>(&[]);
-        said.items::<Work>(&[]);
-        said.launches(None);
+        let mut body = Writer::default();
+        body.items(&[Workspace::NONE]);
+        body.number(0);
+        body.number(jobs);
+        body.numbers([].into_iter());
+        body.items::<Tie>(&[]);
+        body.items::<Work>(&[]);
+        body.launches(None);
         let mut writer = Writer::default();
         writer.word(0);
         writer.numbers(vec![0; packers].into_iter());
-        writer.bytes(&said.done());
+        writer.bytes(&body.done());
         writer.done()
     }
 
     #[test]
-    fn every_constant_that_is_packed_has_a_packer() {
+    fn every_pack_job_has_a_packer() {
         let jobs = |answer: &[u8]| Ok(answered(answer, finalized)?.unwrap().jobs.len());
         assert_eq!(jobs(&answer(0, 0)), Ok(0));
         assert_eq!(jobs(&answer(0, 4)), Err(InvalidMessage));

@@ -28,7 +28,7 @@ impl Default for Containment {
 }
 
 impl Containment {
-    /// How long a call may take where nothing is said.
+    /// The default time limit of a call.
     pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
     /// Sets the time limit of a call.
@@ -45,20 +45,20 @@ impl Containment {
 
     /// Returns the path of the worker program, for the package at `path`.
     pub(super) fn program(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        let none = |reason| OpenError::NoWorker { path: path.to_owned(), reason };
+        let no_worker = |reason| OpenError::NoWorker { path: path.to_owned(), reason };
         if let Some(program) = &self.worker {
             if !program.is_file() {
-                return Err(none(format!("{} is not a file", program.display())));
+                return Err(no_worker(format!("{} is not a file", program.display())));
             }
             // An absolute path: a bare name would be searched in PATH, and the current folder may change before a restart.
             return absolute(program)
-                .map_err(|error| none(format!("{}: {error}", program.display())));
+                .map_err(|error| no_worker(format!("{}: {error}", program.display())));
         }
         let places = places();
         let found = places.iter().find(|program| program.is_file());
         found.cloned().ok_or_else(|| {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            none(format!("not found at {}", places.join(", ")))
+            no_worker(format!("not found at {}", places.join(", ")))
         })
     }
 }
@@ -67,11 +67,11 @@ impl Containment {
 /// or in the folder `bin` of an installation.
 fn places() -> Vec<PathBuf> {
     let mut places = Vec::new();
-    for own in env::current_exe().into_iter().chain(library()) {
-        let mut folders = own.ancestors().skip(1);
-        let (beside, above) = (folders.next(), folders.next());
-        let installed = above.map(|above| above.join("bin"));
-        let folders = [beside, above, installed.as_deref()].into_iter().flatten();
+    for origin in env::current_exe().into_iter().chain(library()) {
+        let mut folders = origin.ancestors().skip(1);
+        let (folder, parent) = (folders.next(), folders.next());
+        let installed = parent.map(|parent| parent.join("bin"));
+        let folders = [folder, parent, installed.as_deref()].into_iter().flatten();
         let found = folders.map(|folder| folder.join(PROGRAM));
         let new: Vec<_> = found.filter(|place| !places.contains(place)).collect();
         places.extend(new);
@@ -81,15 +81,15 @@ fn places() -> Vec<PathBuf> {
 
 /// Returns the path of the file that this code was mapped from: a library, or the program itself.
 fn library() -> Option<PathBuf> {
-    let here = (library as *const ()).addr();
+    let address = (library as *const ()).addr();
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let is_here = |range: &str| {
+    let has_address = |range: &str| {
         let (first, end) = range.split_once('-')?;
         let [first, end] = [first, end].map(|number| usize::from_str_radix(number, 16).ok());
-        Some((first?..end?).contains(&here))
+        Some((first?..end?).contains(&address))
     };
     let line =
-        maps.lines().find(|line| line.split(' ').next().and_then(is_here).unwrap_or(false))?;
+        maps.lines().find(|line| line.split(' ').next().and_then(has_address).unwrap_or(false))?;
     let path = line.find('/').and_then(|at| line.get(at..))?;
     Some(PathBuf::from(path))
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_the_file_that_it_was_wherever_the_process_goes() {
+    fn the_program_path_is_absolute_and_must_exist() {
         let program = |name: &str| Containment::default().worker(name).program(Path::new("own"));
         let found = program("Cargo.toml").unwrap();
         assert!(found.is_absolute() && found.is_file(), "{}", found.display());

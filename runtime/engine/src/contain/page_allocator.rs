@@ -29,16 +29,16 @@ impl PageAllocator {
         let len = len.max(1).checked_next_multiple_of(PAGE)?;
         if let Some(index) = self.free.iter().position(|part| part.len >= len) {
             let part = self.free.get_mut(index)?;
-            let taken = Part { at: part.at, len };
+            let allocated = Part { at: part.at, len };
             (part.at, part.len) = (part.at + len, part.len - len);
             if part.len == 0 {
                 self.free.remove(index);
             }
-            return Some(taken);
+            return Some(allocated);
         }
-        let taken = Part { at: self.end, len };
+        let allocated = Part { at: self.end, len };
         self.end = self.end.checked_add(len)?;
-        Some(taken)
+        Some(allocated)
     }
 
     /// Frees an allocated part.
@@ -69,20 +69,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_taken_again() {
-        let mut room = PageAllocator::new(1 << 20);
-        let parts: Vec<_> = (0..4).map(|n| room.take(n * PAGE).unwrap()).collect();
+    fn freed_parts_are_merged_and_reused() {
+        let mut allocator = PageAllocator::new(1 << 20);
+        let parts: Vec<_> = (0..4).map(|n| allocator.take(n * PAGE).unwrap()).collect();
         let lens: Vec<_> = parts.iter().map(|part| part.len / PAGE).collect();
         assert_eq!(lens, [1, 1, 2, 3]);
-        room.give(parts[0]);
-        room.give(parts[2]);
-        room.give(parts[1]);
-        assert_eq!(room.free, [Part { at: 1 << 20, len: 4 * PAGE }], "what touches is one");
-        assert_eq!(room.take(3 * PAGE), Some(Part { at: 1 << 20, len: 3 * PAGE }));
-        assert_eq!(room.take(2 * PAGE).unwrap().at, (1 << 20) + 7 * PAGE);
-        room.give(Part { at: 1 << 20, len: 3 * PAGE });
-        room.give(parts[3]);
-        room.give(Part { at: (1 << 20) + 7 * PAGE, len: 2 * PAGE });
-        assert_eq!((room.end, room.free.len()), (1 << 20, 0), "nothing is taken");
+        allocator.give(parts[0]);
+        allocator.give(parts[2]);
+        allocator.give(parts[1]);
+        assert_eq!(
+            allocator.free,
+            [Part { at: 1 << 20, len: 4 * PAGE }],
+            "adjacent parts are merged"
+        );
+        assert_eq!(allocator.take(3 * PAGE), Some(Part { at: 1 << 20, len: 3 * PAGE }));
+        assert_eq!(allocator.take(2 * PAGE).unwrap().at, (1 << 20) + 7 * PAGE);
+        allocator.give(Part { at: 1 << 20, len: 3 * PAGE });
+        allocator.give(parts[3]);
+        allocator.give(Part { at: (1 << 20) + 7 * PAGE, len: 2 * PAGE });
+        assert_eq!((allocator.end, allocator.free.len()), (1 << 20, 0), "nothing is allocated");
     }
 }

@@ -1,4 +1,4 @@
-//! The process of a worker: started, watched, killed.
+//! Starts, watches and kills the process of a worker.
 //!
 //! A thread starts it and waits for it, so that it is always reaped. The system kills it when that thread ends, and so when the
 //! host ends.
@@ -41,8 +41,8 @@ impl Watched {
         self.changed.notify_all();
     }
 
-    fn wait_while(&self, is: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let waited = self.changed.wait_while(self.state(), |state| is(state));
+    fn wait_while(&self, is_pending: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_while(self.state(), |state| is_pending(state));
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +57,7 @@ impl Watched {
             Ok(child) => child,
             Err(refused) => return self.set(State::Refused(refused)),
         };
-        // It holds descriptors that belong to the worker now.
+        // The command holds copies of the memory files, which the worker has now.
         drop(command);
         let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
             return self.set(State::Refused(io::ErrorKind::InvalidData.into()));
@@ -69,9 +69,9 @@ impl Watched {
         }
         // Killing by process id requires this lock, so the id cannot be reused before.
         let mut state = self.state();
-        let how = reap(child, pid);
+        let description = reap(child, pid);
         at_end();
-        *state = State::Ended(how);
+        *state = State::Ended(description);
         self.changed.notify_all();
     }
 }
@@ -79,11 +79,13 @@ impl Watched {
 fn reap(mut child: Child, pid: Pid) -> String {
     // Kill the processes that it may have started.
     let _gone = kill_process_group(pid, Signal::KILL);
-    child.wait().map_or_else(|error| format!("its worker ended in an unknown way: {error}"), how)
+    child
+        .wait()
+        .map_or_else(|error| format!("its worker ended in an unknown way: {error}"), describe)
 }
 
 /// Describes an unexpected end of a worker.
-fn how(status: ExitStatus) -> String {
+fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("its worker exited with status {code}"),
         (None, Some(signal)) => match SIGNALS.iter().find(|(number, _)| *number == signal) {
@@ -117,9 +119,9 @@ impl Process {
         at_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let watched = Arc::new(Watched::new());
-        let own = Arc::clone(&watched);
+        let watcher = Arc::clone(&watched);
         let builder = thread::Builder::new().name("udo-contain".to_owned());
-        builder.spawn(move || own.watch(command, at_end))?;
+        builder.spawn(move || watcher.watch(command, at_end))?;
         let mut state = watched.wait_while(|state| matches!(state, State::Starting));
         match &mut *state {
             State::Refused(error) => Err(std::mem::replace(error, io::ErrorKind::Other.into())),
@@ -141,7 +143,7 @@ impl Process {
     /// Waits until the process has ended and describes how.
     pub(super) fn ended(&self) -> String {
         match &*self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))) {
-            State::Ended(how) => how.clone(),
+            State::Ended(description) => description.clone(),
             State::Refused(error) => format!("its worker cannot be started: {error}"),
             State::Starting | State::Running(_) => String::new(),
         }
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_process_ended_is_told() {
+    fn the_cause_of_an_end_is_described() {
         let cases = [
             ("exit 3", "its worker exited with status 3"),
             ("kill -SEGV $$", "its worker was terminated by a memory fault (signal 11)"),
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_ended_with_what_it_started() {
+    fn kill_ends_the_process_and_its_children() {
         let (process, ended) = started("sleep 1000 & wait");
         process.kill();
         assert_eq!(process.ended(), "its worker was terminated by kill (signal 9)");
@@ -185,7 +187,7 @@ mod tests {
         process.kill();
     }
 
-    /// Whether the end was there to be seen when it was told; nothing where it was not told.
+    /// Returns whether the end was visible when `at_end` ran; `None` if it did not run.
     fn seen_at_end(program: &str) -> Option<bool> {
         let (watched, mut seen) = (Watched::new(), None);
         watched.watch(Command::new(program), || {
@@ -196,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_before_it_is_seen_and_only_of_what_ran() {
+    fn at_end_runs_before_the_end_is_visible_and_only_if_the_process_started() {
         assert_eq!(seen_at_end("true"), Some(false));
         assert_eq!(seen_at_end("/nowhere/udo-worker"), None);
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_started() {
+    fn a_missing_program_cannot_be_started() {
         let refused = Process::start(Command::new("/nowhere/udo-worker"), || ()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::NotFound);
     }

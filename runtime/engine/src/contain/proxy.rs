@@ -24,15 +24,15 @@ use crate::exit_guard;
 /// # Safety
 /// `errors` is null or valid for the call.
 unsafe fn ask(
-    what: Request,
+    request: Request,
     errors: *const ErrorSink,
     write: impl FnOnce(&mut Writer),
     take: impl FnOnce(&mut Reader<'_>) -> Result<(), InvalidMessage>,
 ) -> u32 {
-    let asked = || {
+    let exchange = || {
         let Callee { worker, package, number } = called().ok_or(InvalidMessage)?;
         // Shape inference reports errors without naming the operator's package.
-        let named = |Fault(why): Fault| match what {
+        let named = |Fault(why): Fault| match request {
             Request::Infer => Fault(format!("package {package}: {why}")),
             _ => Fault(why),
         };
@@ -40,12 +40,12 @@ unsafe fn ask(
         writer.number(number);
         write(&mut writer);
         let mut lane = worker.lane();
-        let asked = lane.start(worker).and_then(|()| lane.ask(worker, what, &writer.done()));
-        let answer = asked.map_err(named)?;
+        let answer = lane.start(worker).and_then(|()| lane.ask(worker, request, &writer.done()));
+        let answer = answer.map_err(named)?;
         let read = answered(&answer, take).map_err(|garbled| lane.garbled(garbled))?;
         Ok::<_, Fault>(read.err().map(|(status, text)| (status, text.to_owned())))
     };
-    match asked() {
+    match exchange() {
         Ok(None) => Status::OK.code(),
         // SAFETY: as the caller promises.
         Ok(Some((status, text))) => unsafe { refuse(errors, status, &text) },
@@ -84,9 +84,9 @@ pub(super) unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32)
     // SAFETY: what the arguments point to is there for the call.
     let write = |writer: &mut Writer| unsafe { writer.accept(args) };
     let take = |answer: &mut Reader<'_>| {
-        let taken = answer.u32()?;
+        let step_count = answer.u32()?;
         // SAFETY: the host passes room for one number.
-        unsafe { steps.write(taken) };
+        unsafe { steps.write(step_count) };
         answer.end()
     };
     // SAFETY: the sink is the host's.
@@ -97,12 +97,12 @@ pub(super) unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32)
 pub(super) unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
     // SAFETY: the host passes arguments that are valid for the call.
     let args = unsafe { &*args };
-    let none = || Refused::from(InvalidMessage);
-    let made = called().ok_or_else(none).and_then(|callee| {
+    let unknown = || Refused::from(InvalidMessage);
+    let finalized = called().ok_or_else(unknown).and_then(|callee| {
         // SAFETY: as the host says of its arguments.
         unsafe { Kernel::finalize(callee, args) }
     });
-    let kernel = match made {
+    let kernel = match finalized {
         Ok(kernel) => Box::new(kernel),
         Err(refused) => {
             let (status, text) = match refused {
@@ -114,26 +114,26 @@ pub(super) unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Fi
         }
     };
     let (workspace, _) = kernel.needs;
-    let made = Finalized { state: Box::into_raw(kernel).cast(), workspace, reserved: [0; 4] };
+    let finalized = Finalized { state: Box::into_raw(kernel).cast(), workspace, reserved: [0; 4] };
     // SAFETY: the host passes room for one result.
-    unsafe { out.write(made) };
+    unsafe { out.write(finalized) };
     Status::OK.code()
 }
 
 /// Returns the kernel of a state.
 ///
 /// # Safety
-/// `finalize` made the state, and `free` did not get it yet.
+/// `state` comes from `finalize` and was not passed to `free` yet.
 unsafe fn kernel<'a>(state: *const c_void) -> &'a Kernel {
     // SAFETY: as the caller promises.
     unsafe { &*state.cast::<Kernel>() }
 }
 
-// SAFETY: called by the host alone, with what finalize made and room for one answer.
+// SAFETY: called by the host alone, with the state from finalize and room for one answer.
 pub(super) unsafe extern "C" fn needs(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32 {
     // SAFETY: the host passes arguments that are valid for the call.
     let args = unsafe { &*args };
-    // SAFETY: the state is one of ours. The worker asked right behind finalize, of the same inputs.
+    // SAFETY: the state is one of ours. The worker computed these needs directly after finalize, for the same inputs.
     let (scratch, geometry_bytes) = unsafe { kernel(args.state) }.needs;
     let needed = NeededBytes { scratch, geometry_bytes, reserved_words: [0; 3] };
     // SAFETY: the host passes room for one answer.
@@ -171,12 +171,12 @@ pub(super) unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink)
     unsafe { send(&kernel.gpu, sink) }.code()
 }
 
-// SAFETY: called by the host alone, once, with what finalize made.
+// SAFETY: called by the host alone, once, with the state from finalize.
 pub(super) unsafe extern "C" fn free(state: *mut c_void) {
     if state.is_null() {
         return;
     }
-    // SAFETY: `finalize` made it of a box, and the host hands it back once.
+    // SAFETY: `finalize` created it from a box, and the host returns it once.
     let kernel = unsafe { Box::from_raw(state.cast::<Kernel>()) };
     if let Err(fault) = kernel.free() {
         exit_guard::note_fault("failed", &fault);

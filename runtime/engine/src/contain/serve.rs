@@ -30,13 +30,13 @@ use crate::package::{OperatorIndex, load_library};
 use crate::thread_pool::Pool;
 use states::State;
 
-/// The factor by which a worker spins longer than the host before it sleeps: the next call of a run comes soon.
-const LOOKS: u32 = 4;
+/// The factor by which a worker spins longer than the host before it sleeps, because the next call of a run comes soon.
+const SPIN_FACTOR: u32 = 4;
 
 /// The state of a worker.
 struct WorkerState {
-    given: &'static Segment,
-    made: Segment,
+    from_host: &'static Segment,
+    from_worker: Segment,
     ops: Vec<&'static OpDef>,
     kernels: Vec<Opened>,
     /// Packers that kernels requested, by number, without duplicates.
@@ -85,15 +85,15 @@ pub fn serve(host: u32) -> io::Result<()> {
         let why = "udo-worker must be started by a program that contains packages";
         return Err(io::Error::other(why));
     }
-    let (given, made) = files()?;
+    let (from_host, from_worker) = files()?;
     // A fault in a package must end this process, and so the current call.
     reset_signals();
     // Core dumps of a crashing package are useless.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let empty = || udo_host::Buffer::zeroed(0).map_err(io::Error::other);
-    let mut served = WorkerState {
-        given: Box::leak(Box::new(Segment::map(given, Rights::Read)?)),
-        made: Segment::map(made, Rights::Write)?,
+    let mut state = WorkerState {
+        from_host: Box::leak(Box::new(Segment::map(from_host, Rights::Read)?)),
+        from_worker: Segment::map(from_worker, Rights::Write)?,
         ops: Vec::new(),
         kernels: Vec::new(),
         packers: Vec::new(),
@@ -106,61 +106,61 @@ pub fn serve(host: u32) -> io::Result<()> {
     };
     let mut last = 0;
     loop {
-        last = served.wait(last);
-        served.answer(last);
+        last = state.wait(last);
+        state.answer(last);
     }
 }
 
 /// Returns the two memory files. Redirects standard input to /dev/null, and standard output to standard error.
 fn files() -> io::Result<(OwnedFd, OwnedFd)> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
-    let (given, made) = (dup(stdin.as_fd())?, dup(stdout.as_fd())?);
+    let (from_host, from_worker) = (dup(stdin.as_fd())?, dup(stdout.as_fd())?);
     dup2_stdin(File::open("/dev/null")?)?;
     dup2_stdout(io::stderr().as_fd())?;
-    Ok((given, made))
+    Ok((from_host, from_worker))
 }
 
 impl WorkerState {
     /// Waits for the next request and returns its number.
     fn wait(&self, last: u32) -> u32 {
         let (request, sleeps) =
-            (self.given.word(words::REQUEST), self.made.word(words::WORKER_SLEEPS));
-        let is_new = |found| found != last;
-        if let Some(found) = spin(request, SPIN * LOOKS, is_new) {
-            return found;
+            (self.from_host.word(words::REQUEST), self.from_worker.word(words::WORKER_SLEEPS));
+        let is_new = |request| request != last;
+        if let Some(number) = spin(request, SPIN * SPIN_FACTOR, is_new) {
+            return number;
         }
         sleeps.store(1, Ordering::SeqCst);
-        let found = loop {
-            let found = request.load(Ordering::SeqCst);
-            if is_new(found) {
-                break found;
+        let number = loop {
+            let number = request.load(Ordering::SeqCst);
+            if is_new(number) {
+                break number;
             }
-            sleep(request, found, None);
+            sleep(request, number, None);
         };
         sleeps.store(0, Ordering::SeqCst);
-        found
+        number
     }
 
     /// Processes a request and publishes the answer.
     fn answer(&mut self, number: u32) {
-        let what = Request::of_code(self.given.word(words::KIND).load(Ordering::Relaxed));
+        let what = Request::from_code(self.from_host.word(words::KIND).load(Ordering::Relaxed));
         match what {
             Some(what @ (Request::Execute | Request::Prepare)) => self.call(what),
             Some(what) => self.answer_message(what),
             None => self.say(Err(InvalidMessage.into())),
         }
-        let answer = self.made.word(words::ANSWER);
+        let answer = self.from_worker.word(words::ANSWER);
         answer.store(number, Ordering::SeqCst);
-        if self.given.word(words::HOST_SLEEPS).load(Ordering::SeqCst) != 0 {
+        if self.from_host.word(words::HOST_SLEEPS).load(Ordering::SeqCst) != 0 {
             wake(answer);
         }
     }
 
     fn answer_message(&mut self, what: Request) {
         let mut len = [0; 8];
-        self.given.load(words::LEN, &mut len);
+        self.from_host.load(words::LEN, &mut len);
         let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
-        let message = self.given.message(len);
+        let message = self.from_host.message(len);
         let said = message.ok_or(Refused::from(InvalidMessage)).and_then(|message| {
             let mut reader = Reader::new(message);
             match what {
@@ -190,12 +190,12 @@ impl WorkerState {
             }
         }
         let bytes = writer.done();
-        let len = if self.made.store(BULK, &bytes) && bytes.len() <= FAR - BULK {
+        let len = if self.from_worker.store(BULK, &bytes) && bytes.len() <= FAR - BULK {
             bytes.len() as u64
         } else {
             u64::MAX
         };
-        self.made.store(words::LEN, &len.to_le_bytes());
+        self.from_worker.store(words::LEN, &len.to_le_bytes());
     }
 
     /// Opens a library.
@@ -260,10 +260,10 @@ impl WorkerState {
     fn pool(&mut self, width: usize) -> Result<Option<&Pool>, Refused> {
         let Some(threads) = NonZero::new(width) else { return Ok(None) };
         Ok(Some(match self.pools.entry(width) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(room) => {
+            Entry::Occupied(pool) => pool.into_mut(),
+            Entry::Vacant(entry) => {
                 let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
-                room.insert(pool)
+                entry.insert(pool)
             }
         }))
     }

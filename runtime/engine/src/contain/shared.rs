@@ -195,23 +195,23 @@ impl Segment {
 
     /// Releases memory; the bytes then read as zero. Fails silently on a segment that only its creator may write.
     pub(super) fn release(&self, at: usize, len: usize) {
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Memory that is not released is reused by later calls.
-        let _kept = fallocate(&self.file, how, at as u64, len as u64);
+        let _not_released = fallocate(&self.file, mode, at as u64, len as u64);
     }
 }
 
 /// The time to spin on a word before sleeping: a few times the time to wake a thread.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 
-/// Spins until `is` accepts the word's value, at most for `time`. Returns the accepted value.
-pub(super) fn spin(word: &AtomicU32, time: Duration, is: impl Fn(u32) -> bool) -> Option<u32> {
+/// Spins until `accepts` is true for the word's value, at most for `time`. Returns the accepted value.
+pub(super) fn spin(word: &AtomicU32, time: Duration, accepts: impl Fn(u32) -> bool) -> Option<u32> {
     let started = Instant::now();
     loop {
         for _ in 0..64 {
-            let found = word.load(Ordering::Acquire);
-            if is(found) {
-                return Some(found);
+            let value = word.load(Ordering::Acquire);
+            if accepts(value) {
+                return Some(value);
             }
             std::hint::spin_loop();
         }
@@ -221,10 +221,10 @@ pub(super) fn spin(word: &AtomicU32, time: Duration, is: impl Fn(u32) -> bool) -
     }
 }
 
-/// Sleeps until woken, or the word changes from `was`, or the time is up.
-pub(super) fn sleep(word: &AtomicU32, was: u32, time: Option<Duration>) {
+/// Sleeps until woken, or the word changes from `seen`, or the time is up.
+pub(super) fn sleep(word: &AtomicU32, seen: u32, time: Option<Duration>) {
     let time = time.and_then(|time| futex::Timespec::try_from(time).ok());
-    match futex::wait(word, futex::Flags::empty(), was, time.as_ref()) {
+    match futex::wait(word, futex::Flags::empty(), seen, time.as_ref()) {
         Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
         // Unknown errors: checking again is always correct.
         Err(_) => std::thread::yield_now(),
@@ -242,19 +242,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_side_writes_the_other_reads_and_cannot_write() {
-        let made = Segment::new(Writes::Maker).unwrap();
-        assert!(made.store(BULK + 3, b"hello"));
-        let theirs = Segment::map(made.fd().unwrap(), Rights::Read).unwrap();
-        assert_eq!(theirs.copy(BULK, 8).unwrap(), b"\0\0\0hello");
-        let refused = Segment::map(made.fd().unwrap(), Rights::Write).unwrap_err();
+    fn a_reader_cannot_write_or_shrink_the_segment() {
+        let segment = Segment::new(Writes::Maker).unwrap();
+        assert!(segment.store(BULK + 3, b"hello"));
+        let reader = Segment::map(segment.fd().unwrap(), Rights::Read).unwrap();
+        assert_eq!(reader.copy(BULK, 8).unwrap(), b"\0\0\0hello");
+        let refused = Segment::map(segment.fd().unwrap(), Rights::Write).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        let shorter = ftruncate(made.file(), 0).unwrap_err();
+        let shorter = ftruncate(segment.file(), 0).unwrap_err();
         assert_eq!(shorter, Errno::PERM);
     }
 
     #[test]
-    fn nothing_is_read_or_written_beyond_the_end() {
+    fn accesses_beyond_the_end_are_refused() {
         let segment = Segment::new(Writes::All).unwrap();
         assert!(segment.store(BYTES - 1, &[1]));
         assert!(!segment.store(BYTES, &[1]) && !segment.store(usize::MAX, &[1]));

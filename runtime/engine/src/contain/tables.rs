@@ -41,27 +41,27 @@ impl Writer {
 /// Reads the tables that a worker reported. They live as long as the process, like those of libraries.
 pub(super) fn tables(
     worker: &'static Worker,
-    told: &mut Reader<'_>,
+    answer: &mut Reader<'_>,
 ) -> Result<Tables, InvalidMessage> {
     let [name, version, sdk_version] =
-        [intern(told.text()?), intern(told.text()?), intern(told.text()?)];
-    let tier = if told.flag()? { Tier::Trapped } else { Tier::Unchecked };
-    let [first_op, first_kernel] = [told.number()?, told.number()?];
-    let ops: Result<Vec<OpDef>, InvalidMessage> = (0..told.count()?)
+        [intern(answer.text()?), intern(answer.text()?), intern(answer.text()?)];
+    let tier = if answer.flag()? { Tier::Trapped } else { Tier::Unchecked };
+    let [first_op, first_kernel] = [answer.number()?, answer.number()?];
+    let ops: Result<Vec<OpDef>, InvalidMessage> = (0..answer.count()?)
         .map(|_| {
-            let schema = told.items::<OpSchema>()?.pop().ok_or(InvalidMessage)?;
+            let schema = answer.items::<OpSchema>()?.pop().ok_or(InvalidMessage)?;
             Ok(OpDef::answered_by(schema, proxy::infer))
         })
         .collect();
     let ops = ops?.leak();
-    let kernels: Result<Vec<KernelDef>, InvalidMessage> = told
+    let kernels: Result<Vec<KernelDef>, InvalidMessage> = answer
         .items::<KernelDef>()?
         .into_iter()
-        .map(|kernel| Ok(kernel.copied_to(functions(told)?)))
+        .map(|kernel| Ok(kernel.copied_to(functions(answer)?)))
         .collect();
     let kernels = kernels?.leak();
-    let libraries = told.items::<LibraryRef>()?.leak();
-    told.end()?;
+    let libraries = answer.items::<LibraryRef>()?.leak();
+    answer.end()?;
     register(ops, first_op, (worker, name))?;
     register(kernels, first_kernel, (worker, name))?;
     let guard = Some(report::GUARD);
@@ -69,10 +69,10 @@ pub(super) fn tables(
 }
 
 /// Creates the function table of a kernel with the functions that it has.
-fn functions(told: &mut Reader<'_>) -> Result<&'static KernelVTable, InvalidMessage> {
+fn functions(answer: &mut Reader<'_>) -> Result<&'static KernelVTable, InvalidMessage> {
     let [accepts, needs, prepares, is_gpu] =
-        [told.flag()?, told.flag()?, told.flag()?, told.flag()?];
-    let work_items = told.u32()?;
+        [answer.flag()?, answer.flag()?, answer.flag()?, answer.flag()?];
+    let work_items = answer.u32()?;
     let gpu = is_gpu.then(|| -> &'static GpuTable {
         let (size, info) = (GpuTable::SIZE, proxy::info);
         Box::leak(Box::new(GpuTable { size, work_items, info, reserved_words: [0; 4] }))

@@ -44,7 +44,7 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// Writes bytes that are aligned where they are read.
+    /// Writes bytes at a multiple of `ALIGN`, because kernels access them in the received message.
     pub(super) fn aligned(&mut self, bytes: &[u8]) {
         self.number(bytes.len());
         self.0.resize(self.0.len().next_multiple_of(ALIGN), 0);
@@ -68,23 +68,23 @@ impl Writer {
 /// A reader of messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
-    all: &'a [u8],
+    message: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(all: &'a [u8]) -> Self {
-        Self { all, at: 0 }
+    pub(super) fn new(message: &'a [u8]) -> Self {
+        Self { message, at: 0 }
     }
 
     /// Returns the number of unread bytes.
     pub(super) fn left(&self) -> usize {
-        self.all.len() - self.at
+        self.message.len() - self.at
     }
 
     pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8], InvalidMessage> {
         let end = self.at.checked_add(len).ok_or(InvalidMessage)?;
-        let bytes = self.all.get(self.at..end).ok_or(InvalidMessage)?;
+        let bytes = self.message.get(self.at..end).ok_or(InvalidMessage)?;
         self.at = end;
         Ok(bytes)
     }
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn aligned(&mut self) -> Result<&'a [u8], InvalidMessage> {
         let len = self.number()?;
-        self.at = self.at.next_multiple_of(ALIGN).min(self.all.len());
+        self.at = self.at.next_multiple_of(ALIGN).min(self.message.len());
         self.raw(len)
     }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn values_survive_a_round_trip() {
         let mut writer = Writer::default();
         writer.flag(true);
         writer.text("näme");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_early_or_counts_too_far_is_garbled() {
+    fn truncated_messages_and_huge_counts_are_invalid() {
         let mut writer = Writer::default();
         writer.text("name");
         let bytes = writer.done();

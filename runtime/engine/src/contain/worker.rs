@@ -51,10 +51,10 @@ pub(crate) struct Worker {
 /// The connection to the process. Its lock serializes requests.
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) given: Segment,
-    pub(super) made: Arc<Segment>,
+    pub(super) from_host: Segment,
+    pub(super) from_worker: Arc<Segment>,
     /// The allocator of constants in the host's file.
-    pub(super) room: PageAllocator,
+    pub(super) constant_pages: PageAllocator,
     process: Option<Process>,
     /// The number of processes started so far.
     generation: u64,
@@ -93,9 +93,9 @@ impl Worker {
     /// Creates the worker of a package. The process is started by the first request.
     pub(super) fn new(of: Contained) -> io::Result<Self> {
         let lane = Lane {
-            given: Segment::new(Writes::Maker)?,
-            made: Arc::new(Segment::new(Writes::All)?),
-            room: PageAllocator::new(FAR),
+            from_host: Segment::new(Writes::Maker)?,
+            from_worker: Arc::new(Segment::new(Writes::All)?),
+            constant_pages: PageAllocator::new(FAR),
             process: None,
             generation: 0,
             request: 0,
@@ -135,7 +135,9 @@ impl Worker {
     fn command(&self, lane: &Lane) -> io::Result<Command> {
         let mut command = Command::new(&self.of.program);
         // Inherited files need no names. The package's output goes to standard error.
-        command.stdin(Stdio::from(lane.given.fd()?)).stdout(Stdio::from(lane.made.fd()?));
+        command
+            .stdin(Stdio::from(lane.from_host.fd()?))
+            .stdout(Stdio::from(lane.from_worker.fd()?));
         command.arg(std::process::id().to_string()).arg(&self.of.path);
         Ok(command)
     }
@@ -174,13 +176,13 @@ impl Lane {
         }
         self.back_off();
         for word in [words::ANSWER, words::WORKER_SLEEPS] {
-            self.made.word(word).store(0, Ordering::SeqCst);
+            self.from_worker.word(word).store(0, Ordering::SeqCst);
         }
-        self.given.word(words::REQUEST).store(0, Ordering::SeqCst);
+        self.from_host.word(words::REQUEST).store(0, Ordering::SeqCst);
         self.request = 0;
-        let made = Arc::clone(&self.made);
+        let from_worker = Arc::clone(&self.from_worker);
         let at_end = move || {
-            let answer = made.word(words::ANSWER);
+            let answer = from_worker.word(words::ANSWER);
             answer.store(ENDED, Ordering::SeqCst);
             wake(answer);
         };
@@ -245,17 +247,17 @@ impl Lane {
         what: Request,
         with: &[u8],
     ) -> Result<Vec<u8>, Fault> {
-        if !self.given.store(BULK, with) || with.len() > FAR - BULK {
+        if !self.from_host.store(BULK, with) || with.len() > FAR - BULK {
             return Err(Fault(format!("the message has {} bytes, which is too many", with.len())));
         }
-        self.given.store(words::LEN, &(with.len() as u64).to_le_bytes());
+        self.from_host.store(words::LEN, &(with.len() as u64).to_le_bytes());
         self.exchange(worker, what, None)?;
         let mut len = [0; 8];
-        self.made.load(words::LEN, &mut len);
+        self.from_worker.load(words::LEN, &mut len);
         let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
-        let answer = if len <= FAR - BULK { self.made.copy(BULK, len) } else { None };
+        let answer = if len <= FAR - BULK { self.from_worker.copy(BULK, len) } else { None };
         if len >= LARGE_BYTES {
-            self.made.release(BULK, len.min(FAR - BULK));
+            self.from_worker.release(BULK, len.min(FAR - BULK));
         }
         // A process that sends invalid data is not used again.
         answer.ok_or_else(|| self.fault(Some(InvalidMessage.to_string())))
@@ -275,15 +277,15 @@ impl Lane {
     ) -> Result<(), Fault> {
         self.request = if self.request >= ENDED - 1 { 1 } else { self.request + 1 };
         let number = self.request;
-        self.given.word(words::KIND).store(what.code(), Ordering::Relaxed);
-        self.given.word(words::STOP).store(0, Ordering::Relaxed);
-        let request = self.given.word(words::REQUEST);
+        self.from_host.word(words::KIND).store(what.code(), Ordering::Relaxed);
+        self.from_host.word(words::STOP).store(0, Ordering::Relaxed);
+        let request = self.from_host.word(words::REQUEST);
         request.store(number, Ordering::SeqCst);
-        if self.made.word(words::WORKER_SLEEPS).load(Ordering::SeqCst) != 0 {
+        if self.from_worker.word(words::WORKER_SLEEPS).load(Ordering::SeqCst) != 0 {
             wake(request);
         }
         let asked = Instant::now();
-        let answer = self.made.word(words::ANSWER);
+        let answer = self.from_worker.word(words::ANSWER);
         let is_over = |found| found == number || found == ENDED;
         let found = match spin(answer, SPIN.min(worker.of.deadline), is_over) {
             Some(found) => Some(found),
@@ -310,7 +312,8 @@ impl Lane {
         asked: Instant,
         stop: Option<&AtomicU32>,
     ) -> Option<u32> {
-        let (answer, sleeps) = (self.made.word(words::ANSWER), self.given.word(words::HOST_SLEEPS));
+        let (answer, sleeps) =
+            (self.from_worker.word(words::ANSWER), self.from_host.word(words::HOST_SLEEPS));
         sleeps.store(1, Ordering::SeqCst);
         let found = loop {
             let found = answer.load(Ordering::SeqCst);
@@ -322,7 +325,7 @@ impl Lane {
                 break None;
             }
             let is_stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0);
-            self.given.word(words::STOP).store(u32::from(is_stopped), Ordering::Relaxed);
+            self.from_host.word(words::STOP).store(u32::from(is_stopped), Ordering::Relaxed);
             sleep(answer, found, Some(if stop.is_some() { left.min(LOOK) } else { left }));
         };
         sleeps.store(0, Ordering::SeqCst);

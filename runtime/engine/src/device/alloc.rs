@@ -1,4 +1,4 @@
-//! Allocating memory of a device.
+//! Allocates memory of a device.
 
 use super::Device;
 use super::bytes::{Pages, Peers, Storage, page_bytes};
@@ -15,7 +15,7 @@ const POISON: u8 = 0xff;
 /// The initial contents of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contents {
-    /// Anything; in debug builds bytes of 255, which are no numbers, so that who reads them notices.
+    /// Unspecified. Debug builds fill it with bytes of 255, which are NaN in floating-point types, so that uses are noticed.
     #[default]
     Unset,
     /// Zeros.
@@ -28,23 +28,23 @@ pub enum Sharing {
     /// It may not.
     #[default]
     Private,
-    /// It may, as a file descriptor. From the first one on its bytes are copied rather than referred to.
+    /// It may, as a file descriptor. From the first export, kernels receive copies of its bytes instead of references.
     Exportable,
-    /// It may, and who allocates it promises to be alone with it: nobody whom it is given to is at its bytes while this process has a lease
-    /// of them, as a run has. So they are referred to where they lie ([`Memory::export_fd_exclusive`]).
+    /// It may, and the caller promises that no other process accesses the bytes while this process has a lease of them, such as a
+    /// run's. Kernels therefore use the bytes in place ([`Memory::export_fd_exclusive`]).
     Exclusive,
 }
 
-/// How memory is allocated.
+/// Options of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocOptions<'a> {
-    /// The first byte is at a multiple of this power of two, and at one of 64 in any case.
+    /// The alignment of the first byte, a power of two. It is at least 64 in any case.
     pub align_bytes: u64,
     /// The initial contents.
     pub contents: Contents,
-    /// Whether it may be given to other processes.
+    /// Whether it may be shared with other processes.
     pub sharing: Sharing,
-    /// Whose it is in the heap's statistics. There is an entry per label, so there are few of them.
+    /// The owner in the heap's statistics. Each label has an entry, so use few labels.
     pub owner: &'a str,
 }
 
@@ -56,15 +56,15 @@ impl Default for AllocOptions<'_> {
 }
 
 impl Device {
-    /// `len` bytes of its memory, aligned to 64. No bytes are fine.
+    /// Allocates `len` bytes, aligned to 64. `len` may be 0.
     ///
     /// # Errors
-    /// The heap's limit or the system does not give as many.
+    /// Fails if the heap's limit or the system does not allow it.
     pub fn alloc(&self, len: u64) -> Result<Memory> {
         self.alloc_with(len, &AllocOptions::default())
     }
 
-    /// Whether `len` bytes of its memory may be shared.
+    /// Checks that `len` bytes of its memory may be shared.
     pub(super) fn check_sharing(&self, len: u64) -> Result<()> {
         if !self.capabilities().can_share {
             let why = format!("{self} does not share its memory; copy through the host");
@@ -82,8 +82,8 @@ pub trait AllocMemory {
     /// Allocates `len` bytes with options; see [`Device::alloc`].
     ///
     /// # Errors
-    /// The heap's limit or the system does not allow it; the alignment is not a power of two or, for shared memory, exceeds a page; the device or the
-    /// system does not support the sharing.
+    /// Fails if the heap's limit or the system does not allow it; if the alignment is not a power of two or, for shared memory,
+    /// exceeds a page; or if the device or the system does not support the sharing.
     fn alloc_with(&self, len: u64, options: &AllocOptions<'_>) -> Result<Memory>;
 }
 
@@ -123,7 +123,7 @@ impl AllocMemory for Device {
     }
 }
 
-/// Memory of these bytes, which the host sees as they are.
+/// Creates a memory with this storage. The host's emulated cache starts with the current bytes.
 pub(super) fn memory_of(storage: Storage, charge: Charge) -> Result<Memory> {
     let device = charge.device();
     let cache = match device.coherence() {

@@ -1,8 +1,8 @@
-//! The emulated cache of the host, where what it writes is not what a device sees until somebody says so.
+//! The emulated cache of the host, for devices that are not coherent with it.
 //!
-//! The host's view and the device's memory are two buffers. A flush copies lines that the host changed to
-//! the device's, an invalidation replaces lines of the host's by the device's, all in whole lines of 64 bytes. So a call
-//! that a program forgets shows, to the line, as it would on hardware and does not on most emulators.
+//! The host's view and the device's memory are two buffers. A flush copies lines that the host changed to the device's buffer. An
+//! invalidation replaces lines of the host's buffer by the device's. Both copy whole lines of 64 bytes. A missing call in a program
+//! therefore has the same effect as on hardware, to the line.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,29 +10,29 @@ use super::range::{ByteRange, LINE_BYTES};
 use udo_graph::error::Result;
 use udo_graph::memory::Buffer;
 
-/// Whether what the host writes to mapped memory is what the device reads, and the other way round.
+/// Whether host and device see each other's writes to mapped memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coherence {
-    /// It is, at once: mappings are the memory itself.
+    /// They do, at once: mappings are the memory itself.
     #[default]
     Coherent,
-    /// It is after a flush, and after an invalidation: mappings are copies in an emulated cache. This is for tests: it
-    /// takes three times the memory on the host.
+    /// The device sees the host's writes after a flush, and the host the device's after an invalidation: mappings are copies in an
+    /// emulated cache. This is for tests: it takes three times the memory on the host.
     NonCoherent {
-        /// With a seed, the cache also lets go of lines by itself, as real ones do: at random, the same with the same seed.
+        /// With a seed, the cache also evicts random lines, as real caches do. The same seed gives the same lines.
         seed: Option<u64>,
     },
 }
 
-/// The device's side of some bytes of a memory, for as long as nobody else writes them.
+/// Access to the device's side of some bytes of a memory, during which nothing else writes them.
 pub(super) trait DeviceSide {
-    /// Which bytes of the memory they are.
+    /// Returns the range of these bytes in the memory.
     fn range(&self) -> ByteRange;
-    /// Whether they may be written.
+    /// Returns whether they may be written.
     fn is_writable(&self) -> bool;
-    /// Copies those from `at` on.
+    /// Copies bytes from offset `at` of the range.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()>;
-    /// Writes those from `at` on.
+    /// Writes bytes at offset `at` of the range.
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()>;
 }
 
@@ -50,18 +50,18 @@ struct Lines {
     random: Option<Random>,
 }
 
-/// The numbers of xorshift64* (Vigna, 2016).
+/// The random number generator xorshift64* (Vigna, 2016).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers from this seed on.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
-        // Steps of the golden ratio, so that seeds next to each other are far apart; 0 would stay 0.
+        // Multiplying by 2^64 divided by the golden ratio gives neighbouring seeds unlike states. A state of 0 would never change.
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Whether something happens that does once in four times.
+    /// Returns true with probability 1/4.
     pub fn happens(&mut self) -> bool {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -70,13 +70,13 @@ impl Random {
     }
 }
 
-/// Where bytes of a memory lie in a buffer of it.
+/// Returns the indices of a range in a buffer.
 fn place(range: ByteRange) -> std::ops::Range<usize> {
     let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     at(range.start())..at(range.end())
 }
 
-/// The lines of a range that begins with one.
+/// Returns the lines of a range, which begins with a line.
 fn lines(range: ByteRange) -> impl Iterator<Item = ByteRange> {
     let line = usize::try_from(LINE_BYTES).unwrap_or(1);
     (range.start()..range.end()).step_by(line).filter_map(move |start| {
@@ -102,8 +102,8 @@ impl Lines {
         Ok(())
     }
 
-    /// Takes bytes as they are on the device.
-    fn take(&mut self, device: &impl DeviceSide, range: ByteRange) -> Result<()> {
+    /// Copies bytes from the device, which makes them clean.
+    fn load_from(&mut self, device: &impl DeviceSide, range: ByteRange) -> Result<()> {
         let at = range.start() - device.range().start();
         for side in [&mut self.host, &mut self.clean] {
             device.read(at, side.bytes_mut().get_mut(place(range)).unwrap_or_default())?;
@@ -113,7 +113,7 @@ impl Lines {
 }
 
 impl Cache {
-    /// A cache of a memory of `len` bytes, which has them not yet.
+    /// Creates the cache of a memory of `len` bytes. It does not have the memory's content yet.
     pub(super) fn new(len: usize, seed: Option<u64>) -> Result<Self> {
         let (host, clean) = (Buffer::zeroed(len)?, Buffer::zeroed(len)?);
         Ok(Self(Mutex::new(Lines { host, clean, random: seed.map(Random::new) })))
@@ -123,7 +123,7 @@ impl Cache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies what the host sees.
+    /// Copies bytes of the host's view.
     pub(super) fn load(&self, range: ByteRange, into: &mut [u8]) {
         let lines = self.lock();
         let bytes = lines.host.bytes().get(place(range)).unwrap_or_default();
@@ -132,7 +132,7 @@ impl Cache {
         }
     }
 
-    /// Has the host see `from`.
+    /// Writes bytes to the host's view.
     pub(super) fn store(&self, range: ByteRange, from: &[u8]) {
         let mut lines = self.lock();
         let bytes = lines.host.bytes_mut().get_mut(place(range)).unwrap_or_default();
@@ -141,19 +141,19 @@ impl Cache {
         }
     }
 
-    /// Writes those of these lines to the device that are dirty. `device` has them.
+    /// Writes the dirty lines of `range` to the device. `device` contains the range.
     pub(super) fn flush(&self, device: &mut impl DeviceSide, range: ByteRange) -> Result<()> {
         let mut state = self.lock();
         lines(range).try_for_each(|line| state.flush(device, line))
     }
 
-    /// Has the host see these bytes as they are on the device; what it changed in them is lost. `device` has them. They need
-    /// not be lines: copies to the device are seen to the byte.
+    /// Replaces the host's view of `range` by the device's bytes, and discards changes by the host. `device` contains the range, which
+    /// need not consist of whole lines: copies to the device update exactly their bytes.
     pub(super) fn invalidate(&self, device: &impl DeviceSide, range: ByteRange) -> Result<()> {
-        self.lock().take(device, range)
+        self.lock().load_from(device, range)
     }
 
-    /// Lets go of some of the lines of `device`, if the cache does so by itself. Dirty ones stay where it may not be written.
+    /// Evicts random lines of `device`, if the cache has a seed. Dirty lines stay if `device` is read-only.
     pub(super) fn evict(&self, device: &mut impl DeviceSide) -> Result<()> {
         let mut state = self.lock();
         for line in lines(device.range()) {
@@ -163,7 +163,7 @@ impl Cache {
             match (state.is_dirty(line), device.is_writable()) {
                 (true, false) => {}
                 (true, true) => state.flush(device, line)?,
-                (false, _) => state.take(device, line)?,
+                (false, _) => state.load_from(device, line)?,
             }
         }
         Ok(())

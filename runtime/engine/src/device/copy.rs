@@ -1,4 +1,4 @@
-//! Reading, writing and copying bytes of a memory, each under a lease for as long as it takes.
+//! Reads, writes and copies bytes of a memory. Each call holds a lease for its duration.
 
 use super::lease::Lease;
 use super::lease_table::Access;
@@ -7,10 +7,10 @@ use super::range::ByteRange;
 use udo_graph::error::{Error, ErrorCode, Result};
 
 impl MemoryView {
-    /// Copies the bytes from `offset` on to the host.
+    /// Copies bytes from `offset` to the host.
     ///
     /// # Errors
-    /// They go beyond the view's, and nothing is copied; or somebody is writing them.
+    /// Fails without copying if they exceed the view, or a lease for writing them exists.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.of_len(offset, into.len())?.lease(Access::Read)?.read(0, into)
     }
@@ -18,7 +18,7 @@ impl MemoryView {
     /// Copies all bytes to the host.
     ///
     /// # Errors
-    /// Somebody is writing them, or the host has no room for them.
+    /// Fails if a lease for writing them exists, or the host lacks memory.
     pub fn read_all(&self) -> Result<Vec<u8>> {
         let lease = self.lease(Access::Read)?;
         let mut bytes = Vec::new();
@@ -31,31 +31,31 @@ impl MemoryView {
         Ok(bytes)
     }
 
-    /// Copies bytes of the host to those from `offset` on.
+    /// Copies bytes of the host to `offset`.
     ///
     /// # Errors
-    /// They go beyond the view's, and nothing is written; or somebody has a lease of them.
+    /// Fails without writing if they exceed the view, or a lease of them exists.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         let mut lease = self.of_len(offset, from.len())?.lease(Access::Write)?;
         lease.write(0, from)?;
-        self.show(&lease, lease.view().range())
+        self.refresh_host(&lease, lease.view().range())
     }
 
     /// Sets all bytes.
     ///
     /// # Errors
-    /// Somebody has a lease of some.
+    /// Fails if a lease of some of them exists.
     pub fn fill(&self, value: u8) -> Result<()> {
         let mut lease = self.lease(Access::Write)?;
         lease.fill(value)?;
-        self.show(&lease, lease.view().range())
+        self.refresh_host(&lease, lease.view().range())
     }
 
-    /// Copies `len` bytes of `source` from `source_offset` on to those from `offset` on, on this device or from another
-    /// one. Where both are of one memory and overlap, what was there before is copied, as `memmove` does.
+    /// Copies `len` bytes from `source_offset` of `source`, which may be on another device, to `offset`. The ranges may overlap, as
+    /// for `memmove`.
     ///
     /// # Errors
-    /// They go beyond either view, and nothing is written; or somebody has a lease that is in the way.
+    /// Fails without writing if they exceed either view, or a conflicting lease exists.
     pub fn copy_from(
         &self,
         offset: u64,
@@ -70,16 +70,16 @@ impl MemoryView {
             let first = lease.view().range().start();
             let (at, from) = (to.range().start() - first, from.range().start() - first);
             lease.copy_within(at, from, to.len_here())?;
-            return self.show(&lease, to.range());
+            return self.refresh_host(&lease, to.range());
         }
         let source = from.lease(Access::Read)?;
         let mut lease = to.lease(Access::Write)?;
         lease.copy_from(&source)?;
-        self.show(&lease, lease.view().range())
+        self.refresh_host(&lease, lease.view().range())
     }
 
-    /// Has the host's side see what was written on the device's by other means than a mapping.
-    fn show(&self, lease: &Lease, range: ByteRange) -> Result<()> {
+    /// Updates the host's emulated cache after a write to the device's side that did not go through a mapping.
+    fn refresh_host(&self, lease: &Lease, range: ByteRange) -> Result<()> {
         self.cache().map_or(Ok(()), |cache| cache.invalidate(lease, range))
     }
 }

@@ -1,4 +1,4 @@
-//! Which cores of a device a run is for.
+//! The selection of a device's cores for a run.
 
 use std::fmt;
 use std::num::NonZero;
@@ -7,7 +7,7 @@ use super::Device;
 use super::set::MOST_CORES;
 use udo_graph::error::{Error, Result, invalid};
 
-/// Cores of a device that a run is for. A list is taken as it stands: nothing is added to it, left out or put in order.
+/// The cores of a device that a run uses. A list is used exactly: no core is added, removed or replaced.
 ///
 /// ```
 /// use udo_engine::device::CoreSet;
@@ -20,21 +20,21 @@ use udo_graph::error::{Error, Result, invalid};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreSet {
-    /// Whichever are free, one for each thread of the model as far as the device has them.
+    /// Any free cores, one for each thread of the model, as far as the device has them.
     #[default]
     Auto,
-    /// These, and no others.
+    /// Exactly these.
     Listed(CoreList),
 }
 
-/// Cores by their numbers, at least one.
+/// At least one core, as a bit mask of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreList(NonZero<u64>);
 
 impl TryFrom<&[u32]> for CoreSet {
     type Error = Error;
 
-    /// The cores with these numbers: at least one, each once, and none beyond [`MOST_CORES`].
+    /// Selects the cores with these numbers: at least one, each once, and all below [`MOST_CORES`].
     fn try_from(numbers: &[u32]) -> Result<Self> {
         let mut bits = 0_u64;
         for &number in numbers {
@@ -63,10 +63,10 @@ impl TryFrom<&[u32]> for CoreSet {
 /// The device lacks a listed core, or the number of listed cores differs from the number of threads.
 pub fn check_cores(cores: CoreSet, device: &Device, threads: usize) -> Result<()> {
     let CoreSet::Listed(list) = cores else { return Ok(()) };
-    let there = device.core_count();
-    if let Some(missing) = list.numbers().find(|&number| number >= there) {
+    let core_count = device.core_count();
+    if let Some(missing) = list.numbers().find(|&number| number >= core_count) {
         return Err(invalid(format!(
-            "the list of cores has core {missing}, and device {device} has {there}, from 0 on"
+            "the list of cores has core {missing}, and device {device} has {core_count}, from 0 on"
         )));
     }
     let count = list.numbers().count();
@@ -80,12 +80,12 @@ pub fn check_cores(cores: CoreSet, device: &Device, threads: usize) -> Result<()
 }
 
 impl CoreList {
-    /// The numbers, in order.
+    /// Returns the numbers in ascending order.
     pub(crate) fn numbers(self) -> impl Iterator<Item = u32> {
         (0..u64::BITS).filter(move |number| self.0.get() >> number & 1 == 1)
     }
 
-    /// A bit for each.
+    /// Returns the bit mask.
     pub(crate) fn bits(self) -> u64 {
         self.0.get()
     }

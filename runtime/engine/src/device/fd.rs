@@ -1,4 +1,4 @@
-//! Memory of other processes, by file descriptor, and memory for them.
+//! Imports memory of other processes by file descriptor, and exports memory to them.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
@@ -10,14 +10,14 @@ use super::lease_table::Access;
 use super::memory::Memory;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
 
-/// Which part of a file becomes memory.
+/// The part of a file that becomes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Bytes of the file, or of its part that may be used, from its start on.
+    /// The usable bytes of the file, counted from its start.
     pub size_bytes: u64,
-    /// Where the memory begins: a multiple of the system's page.
+    /// The offset in the file where the memory begins: a multiple of the system's page size.
     pub offset_bytes: u64,
-    /// Whether nobody else uses the file's bytes meanwhile, so that kernels may use them where they lie.
+    /// Whether nothing else uses the file's bytes, so that kernels may use them in place.
     pub is_exclusive: bool,
 }
 
@@ -50,9 +50,9 @@ pub trait ImportMemory {
     /// Imports the bytes of a file, from the offset up to the size, as memory of this device. The file stays where it is, its descriptor
     /// stays the caller's, and the bytes do not count towards the limit of the device's heap.
     ///
-    /// Unless the import is exclusive, whoever has the file may write it at any time, so the bytes are copied and never referred to. If it
-    /// is exclusive, kernels get them where they lie. A file that is cut short while it is mapped ends the process when the missing
-    /// bytes are next read; what [`Memory::export_fd`] gave cannot be cut.
+    /// Unless the import is exclusive, any process with the file may write it at any time, so kernels receive copies of the bytes. If
+    /// it is exclusive, kernels use them in place. If a mapped file is truncated, the process ends when it next reads the missing
+    /// bytes; files from [`Memory::export_fd`] cannot be truncated.
     ///
     /// ```
     /// use std::os::fd::AsRawFd;
@@ -77,19 +77,19 @@ pub trait ImportMemory {
     /// ```
     ///
     /// # Safety
-    /// A number of 0 and more is that of a descriptor that is open until this returns. If the import is exclusive, as long as a lease of the
-    /// memory's bytes is held, as by a run or a mapping, nobody writes the file's bytes by other means or reads what is written through it:
-    /// no other process, and no other import or mapping in this one. Nobody cuts the file short.
+    /// If `fd` is not negative, it is a descriptor that is open until this returns. If the import is exclusive, then while a lease of
+    /// the memory's bytes exists, such as that of a run or a mapping, nothing else writes the file's bytes or reads what is written
+    /// through the lease: no other process, and no other import or mapping in this one. The file is not truncated.
     ///
     /// # Errors
-    /// A negative number; no bytes, or more than the file has; an offset beyond them or within a page; a file that cannot be mapped
-    /// for reading and writing; a device that does not share memory.
-    // SAFETY: the promises are what `borrow_raw` asks for, and those who read and write by leases alone.
+    /// Fails for a negative descriptor; for no bytes, or more than the file has; for an offset beyond them or within a page; for a
+    /// file that cannot be mapped for reading and writing; and for a device that does not share memory.
+    // SAFETY: the promises cover the requirements of `borrow_raw`, and of accesses under leases.
     unsafe fn import_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory>;
 }
 
 impl ImportMemory for Device {
-    // SAFETY: the promises are what `borrow_raw` asks for, and those who read and write by leases alone.
+    // SAFETY: the promises cover the requirements of `borrow_raw`, and of accesses under leases.
     unsafe fn import_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
         if fd < 0 {
             return Err(invalid(format!(
@@ -102,18 +102,18 @@ impl ImportMemory for Device {
 }
 
 impl Memory {
-    /// A descriptor of the file that the memory lies in, for another process: from its start on, or where it was imported
-    /// from. The memory is there for as long as any process has it or its descriptor. From the first one on others may write its bytes at
-    /// any time, so they are copied and never referred to.
+    /// Returns a descriptor of the memory's file, for another process. An imported memory keeps its offset in the file. The file
+    /// exists as long as any process has it mapped or open. From the first export other processes may write the bytes at any time,
+    /// so kernels receive copies of them.
     ///
     /// # Errors
-    /// The memory was not allocated or imported to be shared, or by a promise that nobody else is at it; it is the first one, and somebody
-    /// is at bytes of the memory; or the system gives no descriptor.
+    /// Fails if the memory is not shared, or is exclusive; if this is the first export and a lease of the memory exists; or if the
+    /// system does not provide a descriptor.
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let pages = self.shared_pages()?;
         match self.peers() {
             Peers::Any => pages.file(),
-            // Nobody refers to bytes while this has the lease of all.
+            // A lease of all bytes ensures that no reference to them exists.
             Peers::None => match self.lease(Access::Write) {
                 Ok(_all) => {
                     let file = pages.file()?;
@@ -132,16 +132,16 @@ impl Memory {
         }
     }
 
-    /// As [`Memory::export_fd`], of memory that was allocated or imported by the promise that nobody else is at it, which whoever gets the
-    /// descriptor keeps as well: its bytes are referred to as before. Of other memory it is the same.
+    /// Returns a descriptor as [`Memory::export_fd`] does, also for exclusive memory. The receiver must keep the promise of
+    /// exclusive memory too, so kernels still use the bytes in place. Other memory is exported as by [`Memory::export_fd`].
     ///
     /// # Safety
-    /// If the memory is of such a promise: as long as a lease of its bytes is held, by a run or a mapping, nobody writes them by the
-    /// descriptor, or reads what is written by the lease. Nobody cuts the file short.
+    /// If the memory is exclusive: while a run or a mapping has a lease of its bytes, nothing writes them through the descriptor or
+    /// reads what is written through the lease. The file is not truncated.
     ///
     /// # Errors
-    /// As there.
-    // SAFETY: the promise is passed on to who reads and writes by leases alone.
+    /// Fails as [`Memory::export_fd`] does, except for exclusive memory.
+    // SAFETY: the promise covers the requirements of accesses under leases.
     pub unsafe fn export_fd_exclusive(&self) -> Result<OwnedFd> {
         match self.peers() {
             Peers::Promised => self.shared_pages()?.file(),
@@ -149,7 +149,7 @@ impl Memory {
         }
     }
 
-    /// The pages that others may have.
+    /// Returns the pages that may be shared.
     fn shared_pages(&self) -> Result<&Pages> {
         let why = || format!("{self:?} is this process's own; allocate it as exportable");
         self.storage().pages().ok_or_else(|| Error::new(ErrorCode::Unsupported, why()))

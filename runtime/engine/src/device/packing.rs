@@ -1,7 +1,7 @@
-//! How the batches of a tensor lie next to each other in a device's memory, and copies between that and the order that
-//! everybody else has.
+//! Packed batches: the interleaving of a tensor's batches in a device's memory, and copies from and to the ordinary order.
 
-/// How batches are stored. Elements are counted by batch (dimension 0) and by place in it, all other dimensions together.
+/// The storage order of batches (dimension 0). A group of batches stores the elements of the same place together, where a place
+/// is an index into all other dimensions. The batches of a group are its lanes.
 ///
 /// ```
 /// use udo_api::{CoreKind, DType};
@@ -15,17 +15,17 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Packing {
-    /// One behind the other.
+    /// One batch after the other.
     #[default]
     N1,
-    /// Two and two: at each place elements of two bytes of two batches, the even one first.
+    /// Groups of two batches: for each place, the two-byte elements of both, the even batch first.
     N2,
-    /// Four and four: at each place elements of one byte of four batches.
+    /// Groups of four batches: for each place, their four one-byte elements.
     N4,
 }
 
 impl Packing {
-    /// How many batches lie together.
+    /// Returns the number of batches in a group.
     pub(crate) const fn lanes(self) -> usize {
         match self {
             Self::N1 => 1,
@@ -34,7 +34,7 @@ impl Packing {
         }
     }
 
-    /// Bytes that elements must have for it; nothing where any do.
+    /// Returns the required size of an element; `None` if every size is allowed.
     pub(crate) const fn element_bytes(self) -> Option<usize> {
         match self {
             Self::N1 => None,
@@ -43,7 +43,7 @@ impl Packing {
         }
     }
 
-    /// The name, as in `4n`.
+    /// Returns the name, such as `4n`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::N1 => "1n",
@@ -52,13 +52,12 @@ impl Packing {
         }
     }
 
-    /// Elements stored for so many batches of so many elements, those included that fill the last group; nothing where they
-    /// are too many to count.
+    /// Returns the number of stored elements, including those that pad the last group; `None` on overflow.
     pub(super) fn stored_elements(self, batches: usize, per_batch: usize) -> Option<usize> {
         batches.checked_next_multiple_of(self.lanes())?.checked_mul(per_batch)
     }
 
-    /// Stores `logical`, batches of `per_batch` elements of `width` bytes, as lanes; those without a batch become 0.
+    /// Packs `logical`, which has batches of `per_batch` elements of `width` bytes. Lanes without a batch become 0.
     pub(super) fn pack(self, logical: &[u8], stored: &mut [u8], per_batch: usize, width: usize) {
         let batch = per_batch.saturating_mul(width).max(1);
         let groups = stored.chunks_exact_mut(batch.saturating_mul(self.lanes()));
@@ -75,7 +74,7 @@ impl Packing {
         }
     }
 
-    /// The inverse of [`Packing::pack`]: lanes without a batch are not looked at.
+    /// Unpacks, as the inverse of [`Packing::pack`]. Ignores lanes without a batch.
     pub(super) fn unpack(self, stored: &[u8], logical: &mut [u8], per_batch: usize, width: usize) {
         let batch = per_batch.saturating_mul(width).max(1);
         let groups = stored.chunks_exact(batch.saturating_mul(self.lanes()));

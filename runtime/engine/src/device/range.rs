@@ -1,12 +1,12 @@
-//! Ranges of bytes, and the lines of the emulated cache that they touch.
+//! Ranges of bytes, and the lines of the emulated cache that contain them.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Bytes of one line of the emulated cache.
+/// The size of a line of the emulated cache, as on most processors.
 pub const LINE_BYTES: u64 = 64;
 
-/// Bytes from `start` up to `end`, which is not below it.
+/// The bytes from `start` up to but not including `end`, where `start <= end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
     start: u64,
@@ -14,49 +14,49 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// The bytes from `start` up to `end`; none if it ends before it starts.
+    /// Creates a range; `None` if it ends before it starts.
     pub(crate) const fn new(start: u64, end: u64) -> Option<Self> {
         if start <= end { Some(Self { start, end }) } else { None }
     }
 
-    /// Those of `range` in what is `len` bytes long, counted from the start of `self`; none where it goes beyond.
+    /// Returns a part of this range. `range` counts from the start of this range; `None` if it exceeds it.
     pub(super) fn part(self, range: &Range<u64>) -> Option<Self> {
         let start = self.start.checked_add(range.start)?;
         let end = self.start.checked_add(range.end).filter(|&end| end <= self.end)?;
         Self::new(start, end)
     }
 
-    /// The first byte.
+    /// Returns the offset of the first byte.
     pub(crate) const fn start(self) -> u64 {
         self.start
     }
 
-    /// The byte behind the last one.
+    /// Returns the offset after the last byte.
     pub(crate) const fn end(self) -> u64 {
         self.end
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub(crate) const fn len(self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether the range has no bytes.
     pub(crate) const fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// Whether some byte is in both.
+    /// Returns whether the ranges share a byte.
     pub(crate) const fn meets(self, other: Self) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end && other.start < self.end
     }
 
-    /// From the start of the one that starts first to the end of the one that ends last.
+    /// Returns the smallest range that contains both.
     pub(super) fn hull(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// All bytes of the lines that it touches, in a memory of `memory_len` bytes.
+    /// Returns the range of all cache lines that contain its bytes, in a memory of `memory_len` bytes.
     pub(super) fn lines(self, memory_len: u64) -> Self {
         if self.is_empty() {
             return self;
@@ -84,9 +84,9 @@ mod tests {
     fn ranges_meet_where_they_share_a_byte() {
         let cases =
             [(0, 4, 4, 8, false), (0, 5, 4, 8, true), (4, 4, 0, 8, false), (2, 3, 0, 8, true)];
-        for (a, b, c, d, wanted) in cases {
-            assert_eq!(range(a, b).meets(range(c, d)), wanted, "{a}..{b} and {c}..{d}");
-            assert_eq!(range(c, d).meets(range(a, b)), wanted, "{c}..{d} and {a}..{b}");
+        for (a, b, c, d, expected) in cases {
+            assert_eq!(range(a, b).meets(range(c, d)), expected, "{a}..{b} and {c}..{d}");
+            assert_eq!(range(c, d).meets(range(a, b)), expected, "{c}..{d} and {a}..{b}");
         }
     }
 

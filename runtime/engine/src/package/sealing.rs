@@ -25,8 +25,8 @@ pub fn seal(folder: &Path) -> Result<(), OpenError> {
     if known.as_ref().is_some_and(|index| index.made_by.is_none()) {
         return Ok(());
     }
-    let made = index_of(folder)?;
-    if known.as_ref() == Some(&made) { Ok(()) } else { made.write(folder) }
+    let current = index_of(folder)?;
+    if known.as_ref() == Some(&current) { Ok(()) } else { current.write(folder) }
 }
 
 /// Creates the index of a folder.
@@ -46,13 +46,15 @@ fn index_of(folder: &Path) -> Result<Index, OpenError> {
     for library in named.filter(|library| folder.join(&library.file).is_file()) {
         libraries.push(entry(&library.file, LibraryKind::Implementation, Some(library.core))?);
     }
-    let stated = |of: fn(&super::Manifest) -> &String| manifest.as_ref().map(of).cloned();
+    let stated =
+        |property: fn(&super::Manifest) -> &String| manifest.as_ref().map(property).cloned();
     let unknown = || UNKNOWN.to_owned();
     Ok(Index {
-        package: stated(|of| &of.package).unwrap_or_else(|| dist::name_of_registration(&file)),
-        version: stated(|of| &of.version).unwrap_or_else(unknown),
-        sdk_version: stated(|of| &of.sdk_version).unwrap_or_else(unknown),
-        target: stated(|of| &of.target).unwrap_or_else(host_target),
+        package: stated(|manifest| &manifest.package)
+            .unwrap_or_else(|| dist::name_of_registration(&file)),
+        version: stated(|manifest| &manifest.version).unwrap_or_else(unknown),
+        sdk_version: stated(|manifest| &manifest.sdk_version).unwrap_or_else(unknown),
+        target: stated(|manifest| &manifest.target).unwrap_or_else(host_target),
         libraries,
         made_by: Some(MADE_BY.to_owned()),
     })

@@ -27,17 +27,17 @@ impl Sources {
     /// Compares the package with libraries in `folder` and this index.
     pub(super) fn compare(folder: &Path, index: Option<&Index>) -> Self {
         let parent = folder.parent().filter(|_| folder.ends_with(DIST_FOLDER));
-        let has_own = parent.is_some_and(|parent| parent.join(MARKER).is_file());
+        let is_user_package = parent.is_some_and(|parent| parent.join(MARKER).is_file());
         let (Some(parent), Some(index)) = (parent, index) else {
-            return if has_own || index.is_none() { Self::Unknown } else { Self::Absent };
+            return if is_user_package || index.is_none() { Self::Unknown } else { Self::Absent };
         };
         let libraries = || index.libraries.iter().filter(|library| !library.sources.is_empty());
         if libraries().next().is_none() {
-            return if has_own { Self::Unknown } else { Self::Absent };
+            return if is_user_package { Self::Unknown } else { Self::Absent };
         }
         // Shared sources alone are not enough: they may belong to another project with a dist folder.
-        let mut own = libraries().flat_map(IndexEntry::own_sources);
-        if !own.any(|source| parent.join(&source.file).is_file()) {
+        let mut own_sources = libraries().flat_map(IndexEntry::own_sources);
+        if !own_sources.any(|source| parent.join(&source.file).is_file()) {
             return Self::Absent;
         }
         let has_changed = |source: &&SourceEntry| {
@@ -51,7 +51,7 @@ impl Sources {
     /// Returns a warning for users of the package `name` in `folder`, if the libraries may not match the sources.
     pub(crate) fn notice(&self, name: &str, folder: &Path) -> Option<String> {
         let package = folder.parent().unwrap_or(folder);
-        let has_own = package.join(MARKER).is_file();
+        let is_user_package = package.join(MARKER).is_file();
         match self {
             Self::Changed(files) => {
                 let (files, dir) = (shortened(files), package.display());
@@ -59,7 +59,7 @@ impl Sources {
                     "package {name} is older than its sources: {files} changed since the build; rebuild it with `udo build {dir}`"
                 ))
             }
-            Self::Unknown if has_own => Some(format!(
+            Self::Unknown if is_user_package => Some(format!(
                 "cannot tell whether package {name} was built from the sources in {dir}; rebuild it with `udo build {dir}`",
                 dir = package.display()
             )),

@@ -122,9 +122,9 @@ pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), Breach> {
         }
         let domain = op.schema().domain();
         if !names.insert((domain, name)) {
-            let of =
+            let suffix =
                 if domain.is_empty() { String::new() } else { format!(" of domain {domain:?}") };
-            return Err(Breach::Twice(format!("operator {name:?}{of}")));
+            return Err(Breach::Twice(format!("operator {name:?}{suffix}")));
         }
         let checked = check_op(op).and_then(|()| check_graphs(table.name, op));
         checked.map_err(Breach::in_entry(format!("operator {name:?}")))?;

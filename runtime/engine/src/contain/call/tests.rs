@@ -33,10 +33,10 @@ fn args(outputs: &mut [TensorArg], packed: &[Span]) -> ExecArgs {
 }
 
 #[test]
-fn no_more_constants_are_put_than_a_call_has() {
+fn a_wrong_number_of_packed_constants_is_refused() {
     let (path, program) = (PathBuf::new(), PathBuf::new());
-    let of = Contained { path, build: String::new(), program, deadline: Duration::ZERO };
-    let worker = Worker::new(of).unwrap();
+    let contained = Contained { path, build: String::new(), program, deadline: Duration::ZERO };
+    let worker = Worker::new(contained).unwrap();
     let bytes = [[1u8; 4], [2; 4]];
     let packed = bytes.each_ref().map(|bytes| Span { ptr: bytes.as_ptr(), bytes: bytes.len() });
     let copied = |jobs: usize| {
@@ -50,19 +50,19 @@ fn no_more_constants_are_put_than_a_call_has() {
 }
 
 #[test]
-fn an_output_without_elements_has_the_extents_that_it_is_said_to_have() {
-    let made = Segment::new(Writes::All).unwrap();
+fn an_output_without_elements_gets_the_extents_of_the_answer() {
+    let from_worker = Segment::new(Writes::All).unwrap();
     let mut dims = [0; 8];
     dims[0] = 5;
     let (dtype, rank) = (DType::F32.code(), 2);
-    let take = |said: [u64; 2]| {
-        for (index, word) in [0, said[0], said[1]].into_iter().enumerate() {
-            assert!(made.store(EXTENTS + index * 8, &word.to_ne_bytes()));
+    let take = |extents: [u64; 2]| {
+        for (index, word) in [0, extents[0], extents[1]].into_iter().enumerate() {
+            assert!(from_worker.store(EXTENTS + index * 8, &word.to_ne_bytes()));
         }
         let mut outputs =
             [TensorArg { flags: 0, bounded: 1, dtype, rank, dims, ..TensorArg::ABSENT }];
         // SAFETY: the output has no elements.
-        unsafe { take_outputs(&made, &args(&mut outputs, &[])) }.map(|()| outputs[0].dims)
+        unsafe { take_outputs(&from_worker, &args(&mut outputs, &[])) }.map(|()| outputs[0].dims)
     };
     assert_eq!(take([3, 0]).map(|dims| dims[..2].to_vec()), Ok(vec![3, 0]));
     let beyond = Fault("it returned extents of output 0 beyond its bounds".to_owned());

@@ -16,14 +16,14 @@ use crate::contain::wire::InvalidMessage;
 
 /// A reader of the words at the start of a call.
 struct Words<'a> {
-    given: &'a Segment,
+    from_host: &'a Segment,
     at: usize,
 }
 
 impl Words<'_> {
     fn next(&mut self) -> u64 {
         let mut bytes = [0; 8];
-        self.given.load(self.at, &mut bytes);
+        self.from_host.load(self.at, &mut bytes);
         self.at += 8;
         u64::from_ne_bytes(bytes)
     }
@@ -43,19 +43,19 @@ impl WorkerState {
             words[tail::STATUS] = u64::from(status);
             words[tail::DETAIL..tail::MESSAGE_BYTES].copy_from_slice(&detail);
             words[tail::MESSAGE_BYTES] = text.len() as u64;
-            self.made.store(MESSAGE, text);
+            self.from_worker.store(MESSAGE, text);
         }
         self.put_words(HEAD, &words);
     }
 
     fn put_words(&self, at: usize, words: &[u64]) {
         for (index, word) in words.iter().enumerate() {
-            self.made.store(at + index * 8, &word.to_ne_bytes());
+            self.from_worker.store(at + index * 8, &word.to_ne_bytes());
         }
     }
 
     fn run(&mut self, what: Request) -> Result<(), Failed> {
-        let mut words = Words { given: self.given, at: HEAD };
+        let mut words = Words { from_host: self.from_host, at: HEAD };
         let mut head = [0; head::WORDS];
         for word in &mut head {
             *word = words.next();
@@ -71,13 +71,13 @@ impl WorkerState {
         self.spans.clear();
         for _ in 0..number(head::PACKED) {
             let (at, bytes) = (words.number(), words.number());
-            let ptr = self.given.place(at, bytes).ok_or(InvalidMessage)?.cast_const();
+            let ptr = self.from_host.place(at, bytes).ok_or(InvalidMessage)?.cast_const();
             self.spans.push(Span { ptr, bytes });
         }
         self.grow(what, number(head::SCRATCH), number(head::GEOMETRY_BYTES))?;
         let table = self.pool(number(head::WIDTH))?.map(crate::thread_pool::Pool::table_of_its_own);
         let parallel = table.map(|mut table| {
-            table.stop = ptr::from_ref(self.given.word(words::STOP)).cast();
+            table.stop = ptr::from_ref(self.from_host.word(words::STOP)).cast();
             table
         });
         self.place(head[head::KERNEL], ports, &places)?;
@@ -85,7 +85,7 @@ impl WorkerState {
         let geometry = match what {
             Request::Prepare => self.geometry.as_ptr(),
             _ => self
-                .given
+                .from_host
                 .place(number(head::GEOMETRY), number(head::GEOMETRY_BYTES))
                 .ok_or(InvalidMessage)?,
         };
@@ -153,7 +153,7 @@ impl WorkerState {
         let bytes = self.tensors.iter().skip(inputs).take(outputs).map(capacity_bytes);
         if !state.window.as_ref().is_some_and(|window| window.is_for(bytes.clone())) {
             state.window = None;
-            let window = Window::new(&self.made, bytes);
+            let window = Window::new(&self.from_worker, bytes);
             state.window = Some(window.map_err(|error| Refused(1, error.to_string()))?);
         }
         let window = state.window.as_ref().ok_or(InvalidMessage)?;
@@ -168,7 +168,7 @@ impl WorkerState {
                 (None, Some(port)) => window.output(port),
                 // Kernels must not write inputs; the mapping is read-only.
                 (None, None) => {
-                    self.given.place(at, capacity_bytes(tensor)).ok_or(InvalidMessage)?
+                    self.from_host.place(at, capacity_bytes(tensor)).ok_or(InvalidMessage)?
                 }
             };
         }
@@ -177,7 +177,7 @@ impl WorkerState {
 
     fn put_geometry(&self, bytes: usize) -> Result<(), Failed> {
         let geometry = self.geometry.bytes().get(..bytes).ok_or(InvalidMessage)?;
-        if bytes <= FAR - BULK && self.made.store(BULK, geometry) {
+        if bytes <= FAR - BULK && self.from_worker.store(BULK, geometry) {
             return Ok(());
         }
         Err(InvalidMessage.into())

@@ -27,24 +27,24 @@ impl WorkerState {
         let placed = reader.placed(&node)?;
         let machine = reader.machine()?;
         let kernel = udo_host::finalize(def, &placed, machine)?;
-        let mut said = Writer::default();
-        said.items(&[kernel.workspace()]);
-        said.number(kernel.geometry_bytes());
-        said.number(kernel.jobs().len());
+        let mut answer = Writer::default();
+        answer.items(&[kernel.workspace()]);
+        answer.number(kernel.geometry_bytes());
+        answer.number(kernel.jobs().len());
         for job in kernel.jobs() {
-            said.numbers(job.inputs().iter().copied());
-            said.number(job.recipe().len());
-            job.recipe().iter().for_each(|&number| said.word(number));
-            said.number(job.bytes());
+            answer.numbers(job.inputs().iter().copied());
+            answer.number(job.recipe().len());
+            job.recipe().iter().for_each(|&number| answer.word(number));
+            answer.number(job.bytes());
         }
-        said.numbers(kernel.retained_inputs().iter().copied());
-        said.items(kernel.ties());
-        said.items(kernel.work().as_slice());
-        said.launches(kernel.gpu_info());
+        answer.numbers(kernel.retained_inputs().iter().copied());
+        answer.items(kernel.ties());
+        answer.items(kernel.work().as_slice());
+        answer.launches(kernel.gpu_info());
         let packers: Vec<usize> = kernel.jobs().iter().map(|job| self.packer(job)).collect();
         let mut writer = Writer::default();
         writer.numbers(packers.into_iter());
-        writer.bytes(&said.done());
+        writer.bytes(&answer.done());
         let descs = placed.node.inputs.iter().chain(&placed.outputs);
         let axes = descs.map(TensorDesc::axis_encoding).collect();
         self.states.insert(id, State { kernel, def, guard, axes, window: None });
@@ -74,9 +74,9 @@ impl WorkerState {
         }
         let pool = self.pool(width)?;
         let parallel = pool.map(crate::thread_pool::Pool::table_of_its_own);
-        let made = packer.make(&sources, parallel.as_ref())?;
+        let packed = packer.make(&sources, parallel.as_ref())?;
         let mut writer = Writer::default();
-        writer.bytes(made.bytes());
+        writer.bytes(packed.bytes());
         Ok(writer)
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Window {
 impl Window {
     /// Maps outputs of these sizes at the offsets that the host uses.
     pub(super) fn new(
-        made: &Segment,
+        from_worker: &Segment,
         bytes: impl Iterator<Item = usize> + Clone,
     ) -> io::Result<Self> {
         let pages = |bytes: usize| if bytes == 0 { 0 } else { output_at(0, bytes).1 };
@@ -49,7 +49,7 @@ impl Window {
                     end - file,
                     Rights::Write.flags(),
                     flags,
-                    made.file(),
+                    from_worker.file(),
                     file as u64,
                 )
             }?;

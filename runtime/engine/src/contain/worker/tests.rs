@@ -1,4 +1,4 @@
-//! A worker of which a test says what it answers: it is read with suspicion, ended in time and told builds apart.
+//! Tests of the host with a forged worker: the test itself writes the answers. They check invalid answers, restarts and builds.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use crate::contain::tables;
 use crate::contain::wire::Writer;
 use crate::package::Tier;
 
-/// Time enough for whatever a test waits for.
+/// A deadline that no passing test reaches.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A worker whose program sleeps: tests answer in its place.
@@ -33,7 +33,7 @@ impl Drop for Forged {
 
 impl Forged {
     fn open(&self, path: &Path, sha256: &str) -> Result<Tables, Fault> {
-        self.0.open(path, sha256, |told| tables::tables(self.0, told))
+        self.0.open(path, sha256, |answer| tables::tables(self.0, answer))
     }
 
     fn new() -> Self {
@@ -52,19 +52,19 @@ impl Forged {
     fn answers<T>(&self, answer: &[u8], ask: impl FnOnce() -> T) -> T {
         let lane = self.lane();
         if lane.process.is_none() {
-            lane.given.word(words::REQUEST).store(0, Ordering::SeqCst);
+            lane.from_host.word(words::REQUEST).store(0, Ordering::SeqCst);
         }
         let number = if lane.process.is_some() { lane.request + 1 } else { 1 };
-        let given = Segment::map(lane.given.fd().unwrap(), Rights::Read).unwrap();
-        let made = Segment::map(lane.made.fd().unwrap(), Rights::Write).unwrap();
+        let from_host = Segment::map(lane.from_host.fd().unwrap(), Rights::Read).unwrap();
+        let from_worker = Segment::map(lane.from_worker.fd().unwrap(), Rights::Write).unwrap();
         drop(lane);
         thread::scope(|scope| {
             scope.spawn(move || {
-                spin(given.word(words::REQUEST), LONG, |found| found == number).unwrap();
-                made.store(BULK, answer);
-                made.store(words::LEN, &(answer.len() as u64).to_le_bytes());
-                made.word(words::ANSWER).store(number, Ordering::SeqCst);
-                wake(made.word(words::ANSWER));
+                spin(from_host.word(words::REQUEST), LONG, |found| found == number).unwrap();
+                from_worker.store(BULK, answer);
+                from_worker.store(words::LEN, &(answer.len() as u64).to_le_bytes());
+                from_worker.word(words::ANSWER).store(number, Ordering::SeqCst);
+                wake(from_worker.word(words::ANSWER));
             });
             ask()
         })
@@ -76,8 +76,8 @@ static OPS: &[OpDef] = &[OpDef::answered_by(
     proxy::infer,
 )];
 
-/// Tables of a library with an operator, the first of which has this number.
-fn told(first: usize) -> Vec<u8> {
+/// Returns an answer to open: the tables of a library with one operator, which has the number `first`.
+fn tables_answer(first: usize) -> Vec<u8> {
     let tables = Tables {
         name: "Package",
         version: "1.0.0",
@@ -109,9 +109,9 @@ fn library() -> (tempfile::NamedTempFile, String) {
 }
 
 #[test]
-fn a_worker_that_does_not_open_all_again_is_ended() {
+fn a_restarted_worker_that_cannot_reopen_a_library_is_ended() {
     let (worker, (file, sha256)) = (Forged::new(), library());
-    worker.answers(&told(0), || worker.open(file.path(), &sha256)).unwrap();
+    worker.answers(&tables_answer(0), || worker.open(file.path(), &sha256)).unwrap();
     worker.lane().end();
     let start = || worker.lane().start(&worker);
     for (answer, expected) in [
@@ -120,39 +120,39 @@ fn a_worker_that_does_not_open_all_again_is_ended() {
     ] {
         let Fault(why) = worker.answers(&answer, start).unwrap_err();
         assert!(why.ends_with(expected), "{why}");
-        assert_eq!(worker.lane().generation(), 0, "behind {why}");
+        assert_eq!(worker.lane().generation(), 0, "after {why}");
     }
-    worker.answers(&told(0), start).unwrap();
+    worker.answers(&tables_answer(0), start).unwrap();
     assert_eq!(worker.lane().generation(), 4);
 }
 
 #[test]
-fn a_library_is_opened_once_and_no_other_build_of_it() {
+fn a_library_is_opened_once_and_a_changed_file_is_refused() {
     let (worker, (file, sha256)) = (Forged::new(), library());
     let path = file.path();
-    let first = worker.answers(&told(0), || worker.open(path, &sha256)).unwrap();
-    let asked = worker.lane().request;
+    let first = worker.answers(&tables_answer(0), || worker.open(path, &sha256)).unwrap();
+    let requests = worker.lane().request;
     let again = worker.open(path, &sha256).unwrap();
     assert!(std::ptr::eq(first.ops, again.ops), "the tables are the same ones");
     let Fault(why) = worker.open(path, "0123").unwrap_err();
     assert!(why.contains("has changed since it was opened: its SHA-256 is 0123"), "{why}");
-    assert_eq!(worker.lane().request, asked, "it is asked no more");
+    assert_eq!(worker.lane().request, requests, "it got no further request");
 }
 
 #[test]
 fn tables_that_cannot_be_read_end_their_worker_and_open_nothing() {
     let (worker, (file, sha256)) = (Forged::new(), library());
     let open = || worker.open(file.path(), &sha256);
-    for answer in [&told(0)[..40], &told(usize::MAX)] {
+    for answer in [&tables_answer(0)[..40], &tables_answer(usize::MAX)] {
         worker.answers(answer, open).unwrap_err();
         let lane = worker.lane();
         assert_eq!((lane.generation(), lane.libraries.len()), (0, 0));
     }
-    worker.answers(&told(0), open).unwrap();
+    worker.answers(&tables_answer(0), open).unwrap();
 }
 
 #[test]
-fn workers_of_two_builds_are_two() {
+fn two_builds_do_not_share_a_worker() {
     let worker = Forged::new();
     let of = |path: &str, build: &str| {
         let (path, build) = (PathBuf::from(path), build.to_owned());

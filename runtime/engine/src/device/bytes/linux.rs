@@ -1,4 +1,4 @@
-//! Pages that processes share, as Linux has them: a file without a name (`memfd_create(2)`), mapped.
+//! Pages that processes share on Linux: a mapped file without a name (`memfd_create(2)`).
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -11,21 +11,21 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
 
-/// Pages of a file, mapped for as long as it lives.
+/// Mapped pages of a file. Dropping this unmaps them.
 #[derive(Debug)]
 pub(in crate::device) struct Pages {
     at: NonNull<u8>,
     len: usize,
-    /// The file, to be given to others.
+    /// The file, for export to other processes.
     file: File,
 }
 
-// SAFETY: it is an address and a file; who reads and writes there keeps to leases and words.
+// SAFETY: it is an address and a file; accesses to the pages follow leases, or are atomic words.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
-/// Bytes of a page.
+/// Returns the size of a page.
 pub(in crate::device) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
@@ -42,20 +42,20 @@ fn refused(what: &str, errno: Errno) -> Error {
 }
 
 impl Pages {
-    /// `len` zeroed bytes, at least one, in a new file that nobody can make shorter or longer.
+    /// Creates `len` zeroed bytes, at least one, in a new file of fixed size.
     pub(in crate::device) fn anonymous(len: usize) -> Result<Self> {
-        let what = |what: &str| format!("shared memory of {len} bytes {what}");
+        let message = |problem: &str| format!("shared memory of {len} bytes {problem}");
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("udo", flags)
-            .map_err(|errno| refused(&what("gets no file from the system"), errno))?;
+            .map_err(|errno| refused(&message("gets no file from the system"), errno))?;
         let size = u64::try_from(len).unwrap_or(u64::MAX);
-        ftruncate(&file, size).map_err(|errno| refused(&what("has no room"), errno))?;
+        ftruncate(&file, size).map_err(|errno| refused(&message("has no room"), errno))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
-            .map_err(|errno| refused(&what("cannot be kept at its length"), errno))?;
+            .map_err(|errno| refused(&message("cannot be kept at its length"), errno))?;
         Self::map(File::from(file), 0, len)
     }
 
-    /// `len` bytes, at least one, of somebody else's file from `offset` on, a multiple of a page.
+    /// Maps `len` bytes, at least one, of another process's file from `offset`, a multiple of the page size.
     pub(in crate::device) fn of_file(fd: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self> {
         let file = fd.try_clone_to_owned().map(File::from);
         let file = file.map_err(|error| {
@@ -63,12 +63,12 @@ impl Pages {
                 "an imported file descriptor cannot be kept: {error}; give one that is open"
             ))
         })?;
-        let found = file.metadata().map_or(0, |of| of.len());
+        let file_len = file.metadata().map_or(0, |metadata| metadata.len());
         let size = u64::try_from(len).unwrap_or(u64::MAX);
         let end = offset.checked_add(size);
-        if end.is_none_or(|end| end > found) {
+        if end.is_none_or(|end| end > file_len) {
             return Err(invalid(format!(
-                "an imported file has {found} bytes, expected {size} from {offset} on; give it the size first, or import less"
+                "an imported file has {file_len} bytes, expected {size} from {offset} on; give it the size first, or import less"
             )));
         }
         Self::map(file, offset, len)
@@ -90,7 +90,7 @@ impl Pages {
         self.at.as_ptr()
     }
 
-    /// The file, for another process.
+    /// Returns a new descriptor of the file, for another process.
     pub(in crate::device) fn file(&self) -> Result<OwnedFd> {
         let fd = self.file.as_fd().try_clone_to_owned();
         fd.map_err(|error| {
@@ -104,7 +104,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `map` mapped these `len` bytes, and nobody refers to them any more.
+        // SAFETY: `map` mapped these `len` bytes, and no reference to them is left.
         let _refused = unsafe { munmap(self.at.as_ptr().cast::<c_void>(), self.len) };
     }
 }

@@ -1,20 +1,20 @@
-//! No pages that processes share: how the system does that is not known here.
+//! Shared pages on systems other than Linux: not supported.
 
 use std::convert::Infallible;
 
-use crate::device::error::{Error, ErrorCode, Result};
+use udo_graph::error::{Error, ErrorCode, Result};
 
-/// This system has no such descriptors.
+/// Shared pages, which cannot exist on this system.
 #[derive(Debug)]
 pub(in crate::device) struct Pages(Infallible);
 
-/// Bytes of a page, as far as anybody asks.
+/// Returns a plausible page size. It is used only in error messages, because shared memory is refused.
 pub(in crate::device) fn page_bytes() -> usize {
     4096
 }
 
 impl Pages {
-    /// Refused.
+    /// Fails: not supported on this system.
     pub(in crate::device) fn anonymous(_: usize) -> Result<Self> {
         let why = "memory is shared between processes on Linux alone; ask for memory of this process's own";
         Err(Error::new(ErrorCode::Unsupported, why))

@@ -1,14 +1,14 @@
-//! Copies from and to pages that other processes write at any time: word by word, so that no word is torn and no compiler
-//! counts on what it read before.
+//! Copies from and to pages that other processes may write at any time. Accesses are atomic words, because ordinary accesses would
+//! be data races: words could be torn, and the compiler could assume that bytes do not change.
 //!
-//! All of this process do it in the same words, those at multiples of eight bytes, so that it may also map the same pages
-//! twice. The bytes at either end of a copy that are no whole word are exchanged with the word around them.
+//! All accesses of this process use the same words, at multiples of eight bytes, so that accesses of different size never mix, even
+//! if the same pages are mapped twice. A partial word at either end of a copy is read or replaced with its whole word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The word around `at`, and which byte of it that is.
+/// Returns the word that contains the byte at `at`, and the index of the byte in it.
 ///
 /// # Safety
 /// `at` points into mapped pages.
@@ -19,15 +19,15 @@ unsafe fn word<'a>(at: *mut u8) -> (&'a AtomicU64, usize) {
     (unsafe { AtomicU64::from_ptr(word.cast()) }, before)
 }
 
-/// How many of `len` bytes from `at` on lie before the first whole word.
+/// Returns the number of bytes from `at` before the first whole word, at most `len`.
 fn head(at: *const u8, len: usize) -> usize {
     (at.addr().next_multiple_of(WORD_BYTES) - at.addr()).min(len)
 }
 
-/// Copies the bytes from `from` on.
+/// Copies bytes from the address `from`.
 ///
 /// # Safety
-/// From `from` on there are as many bytes as `into` has, in mapped pages that are written by words alone in this process.
+/// `from` points to `into.len()` bytes in mapped pages, which this process writes only as atomic words.
 pub(super) unsafe fn load(from: *const u8, into: &mut [u8]) {
     let from = from.cast_mut();
     let (first, rest) = into.split_at_mut(head(from, into.len()));
@@ -61,10 +61,10 @@ unsafe fn load_part(from: *mut u8, into: &mut [u8]) {
     }
 }
 
-/// Writes `from` to the bytes from `to` on.
+/// Copies bytes to the address `to`.
 ///
 /// # Safety
-/// From `to` on there are as many bytes as `from` has, in mapped pages that are written by words alone in this process.
+/// `to` points to `from.len()` bytes in mapped pages, which this process writes only as atomic words.
 pub(super) unsafe fn store(to: *mut u8, from: &[u8]) {
     let (first, rest) = from.split_at(head(to, from.len()));
     // SAFETY: these go to the first bytes behind `to`, which lie in one word.
@@ -81,7 +81,7 @@ pub(super) unsafe fn store(to: *mut u8, from: &[u8]) {
     unsafe { store_part(at, last) };
 }
 
-/// Writes bytes of one word; its others stay, whoever writes them meanwhile.
+/// Writes bytes of one word. Its other bytes keep their value, even if they are written concurrently.
 ///
 /// # Safety
 /// As for [`store`].
@@ -91,12 +91,12 @@ unsafe fn store_part(to: *mut u8, from: &[u8]) {
     }
     // SAFETY: there is a byte at `to`.
     let (word, at) = unsafe { word(to) };
-    let put = |old: u64| {
+    let replace = |old: u64| {
         let mut bytes = old.to_ne_bytes();
         bytes.get_mut(at..at + from.len())?.copy_from_slice(from);
         Some(u64::from_ne_bytes(bytes))
     };
-    let _always = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put);
+    let _succeeds_always = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_beside_a_copy_stay() {
+    fn bytes_around_a_copy_do_not_change() {
         let words: Vec<u64> = (0..6).map(|word| u64::from_ne_bytes([word; 8])).collect();
         let before: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         for at in 0..20 {
@@ -118,10 +118,10 @@ mod tests {
                 // SAFETY: as above.
                 unsafe { load(first, &mut read) };
                 assert_eq!(read, from, "{len} bytes at {at}");
-                let mut wanted = before.clone();
-                wanted[at..at + len].copy_from_slice(&from);
-                let now: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-                assert_eq!(now, wanted, "{len} bytes at {at}");
+                let mut expected = before.clone();
+                expected[at..at + len].copy_from_slice(&from);
+                let after: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                assert_eq!(after, expected, "{len} bytes at {at}");
             }
         }
     }

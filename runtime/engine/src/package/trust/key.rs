@@ -255,7 +255,7 @@ mod tests {
 
     /// The third vector of RFC 8032, section 7.1.
     #[test]
-    fn keys_sign_as_the_standard_says() {
+    fn signatures_match_rfc_8032() {
         let seed = "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7";
         let public = "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025";
         let signature = "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac\
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_bytes_or_say_what_is_wrong() {
+    fn hexadecimal_digits_are_decoded_or_refused() {
         assert_eq!(bytes::<2>("0aFF"), Ok([10, 255]));
         for text in ["", "0a", "0aFG", "0aFF0", "+aFF", "äa"] {
             let error = bytes::<2>(text).unwrap_err();
