@@ -118,15 +118,15 @@ pub struct StoredGraph {
 impl StoredGraph {
     /// Numbers the nodes of a graph that is stored for the first time.
     pub fn new(graph: Graph) -> Self {
-        let ids = (0..).take(nodes(&graph)).collect();
+        let ids = (0..).take(count_nodes(&graph)).collect();
         Self { graph, ids }
     }
 }
 
 /// Counts the nodes of a graph and its subgraphs.
-fn nodes(graph: &Graph) -> usize {
-    let inner = graph.nodes.iter().flat_map(Node::subgraphs);
-    graph.nodes.len() + inner.map(|of| nodes(of.graph)).sum::<usize>()
+fn count_nodes(graph: &Graph) -> usize {
+    let subgraphs = graph.nodes.iter().flat_map(Node::subgraphs);
+    graph.nodes.len() + subgraphs.map(|subgraph| count_nodes(subgraph.graph)).sum::<usize>()
 }
 
 /// Additional data of a model file, such as precompiled programs. Readers that do not know a section ignore it.
@@ -159,14 +159,14 @@ mod key {
     /// Computes the checksum of all metadata except the checksum itself, in the order of their keys.
     pub(super) fn sum<'a>(metadata: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
         let metadata: BTreeMap<_, _> = metadata.filter(|(key, _)| *key != CHECKSUM).collect();
-        let of = |sum, (key, text): (&str, &str)| {
+        let add_entry = |sum, (key, text): (&str, &str)| {
             checksum::sum(checksum::sum(sum, key.as_bytes()), text.as_bytes())
         };
-        metadata.into_iter().fold(0, of)
+        metadata.into_iter().fold(0, add_entry)
     }
 
-    /// Computes the checksum of a tensor's elements.
-    pub(super) fn sum_of(dtype: DType, bytes: &[u8]) -> u64 {
+    /// Computes the checksum of a tensor's element type and elements.
+    pub(super) fn sum_tensor(dtype: DType, bytes: &[u8]) -> u64 {
         checksum::sum(checksum::sum(0, dtype.name().as_bytes()), bytes)
     }
 }

@@ -113,7 +113,7 @@ pub trait Coded {
     fn code(&self) -> ErrorCode;
 }
 
-/// A refusal: a code, and a message that says what, where, found, wanted, and behind a semicolon what to do next.
+/// An error: a code, and a message with the place, what was found, what was expected, and after a semicolon the next step.
 ///
 /// ```
 /// use udo_graph::error::{Error, ErrorCode, ErrorContext};
@@ -160,13 +160,13 @@ pub trait ErrorContext: Sized {
 
 impl ErrorContext for Error {
     fn from_error(code: ErrorCode, error: &dyn std::error::Error) -> Self {
-        let mut said = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            said = format!("{said}: {error}");
-            cause = error.source();
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            message = format!("{message}: {error}");
+            source = error.source();
         }
-        Self::new(code, said)
+        Self::new(code, message)
     }
 
     fn at(self, place: impl fmt::Display) -> Self {
@@ -201,11 +201,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_its_number_and_its_words() {
-        for (at, code) in ERROR_CODES.into_iter().enumerate() {
-            assert_eq!(usize::try_from(u32::from(code)), Ok(at + 1));
-            let again = ERROR_CODES.iter().filter(|other| other.meaning() == code.meaning());
-            assert_eq!(again.count(), 1, "{code}");
+    fn numbers_and_descriptions_of_codes_are_unique() {
+        for (index, code) in ERROR_CODES.into_iter().enumerate() {
+            assert_eq!(usize::try_from(u32::from(code)), Ok(index + 1));
+            let equal = ERROR_CODES.iter().filter(|other| other.meaning() == code.meaning());
+            assert_eq!(equal.count(), 1, "{code}");
         }
     }
 }

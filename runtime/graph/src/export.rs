@@ -19,8 +19,9 @@ use crate::memory::TensorStorage;
 /// The largest protobuf message.
 const MAX_BYTES: usize = i32::MAX as usize;
 
-/// Each operator set version of ONNX that raised the IR version, and the first IR version for it.
-const FORMATS: &[(u32, i64)] = &[
+/// Each operator set version of ONNX that raised the IR version (`ir_version`, the version of the file format), and the IR
+/// version of the same release: <https://github.com/onnx/onnx/blob/main/docs/Versioning.md>.
+const IR_VERSIONS: &[(u32, i64)] = &[
     (1, 3),
     (9, 4),
     (10, 5),
@@ -77,11 +78,11 @@ pub fn to_onnx(graph: &Graph) -> Result<Vec<u8>, ExportError> {
     }
     let mut names = Names::default();
     let scope = names.name_graph(graph);
-    let format =
-        FORMATS.iter().rev().find(|(since, _)| sets.get("").is_none_or(|own| own >= since));
+    let ir_version =
+        IR_VERSIONS.iter().rev().find(|(opset, _)| sets.get("").is_none_or(|used| used >= opset));
     let set = |(domain, version): (&&str, &u32)| OperatorSetIdProto::new(domain, (*version).into());
     let model = ModelProto {
-        ir_version: format.map_or(8, |(_, version)| *version),
+        ir_version: ir_version.map_or(8, |(_, version)| *version),
         producer_name: format!("udo {}", udo_api::SDK_VERSION),
         opset_import: sets.iter().map(set).collect(),
         graph: Some(proto(graph, &scope, &mut names)),
@@ -115,17 +116,17 @@ fn operator_sets<'a>(
 
 /// Returns the total size of the constants of a graph and its subgraphs.
 fn constant_bytes(graph: &Graph) -> usize {
-    let own = used_values(graph).into_iter().filter_map(|id| graph.constant(id));
-    let own: usize = own.map(|tensor| tensor.stored().len()).sum();
-    let inner = graph.nodes.iter().flat_map(Node::subgraphs);
-    own + inner.map(|subgraph| constant_bytes(subgraph.graph)).sum::<usize>()
+    let constants = used_values(graph).into_iter().filter_map(|id| graph.constant(id));
+    let bytes: usize = constants.map(|tensor| tensor.stored().len()).sum();
+    let subgraphs = graph.nodes.iter().flat_map(Node::subgraphs);
+    bytes + subgraphs.map(|subgraph| constant_bytes(subgraph.graph)).sum::<usize>()
 }
 
 /// Returns the values that are read or are outputs, in their order.
 fn used_values(graph: &Graph) -> Vec<ValueId> {
     let reads = graph.nodes.iter().flat_map(|node| node.reads().map(|(_, id)| id));
-    let all: HashSet<ValueId> = reads.chain(graph.outputs.iter().copied()).collect();
-    graph.value_ids().filter(|id| all.contains(id)).collect()
+    let used: HashSet<ValueId> = reads.chain(graph.outputs.iter().copied()).collect();
+    graph.value_ids().filter(|id| used.contains(id)).collect()
 }
 
 /// The names of a graph's values in the file.
@@ -136,9 +137,10 @@ type Scope = HashMap<ValueId, String>;
 struct Names(HashSet<String>);
 
 impl Names {
-    fn unique(&mut self, expected: &str) -> String {
-        let base = if expected.is_empty() { "value" } else { expected };
-        let first = (!expected.is_empty()).then(|| base.to_owned());
+    /// Returns `name` if it is unused, else the first unused one of `name_2`, `name_3`, ..
+    fn unique(&mut self, name: &str) -> String {
+        let base = if name.is_empty() { "value" } else { name };
+        let first = (!name.is_empty()).then(|| base.to_owned());
         let numbered = (2..).map(|number| format!("{base}_{number}"));
         let mut names = first.into_iter().chain(numbered);
         let name = names.find(|name| !self.0.contains(name)).unwrap_or_default();
@@ -168,6 +170,7 @@ impl Names {
         scope
     }
 
+    /// Names a value, unless it has a name.
     fn add(&mut self, graph: &Graph, id: ValueId, scope: &mut Scope) {
         if let Ok(value) = graph.value(id)
             && !scope.contains_key(&id)
@@ -177,11 +180,12 @@ impl Names {
     }
 }
 
+/// Converts a graph.
 fn proto(graph: &Graph, scope: &Scope, names: &mut Names) -> GraphProto {
     let name = |id: &ValueId| scope.get(id).cloned().unwrap_or_default();
     let info = |id: &ValueId| {
-        let of = graph.value(*id).ok().and_then(type_of);
-        info(&name(id), of.as_ref())
+        let tensor_type = graph.value(*id).ok().and_then(type_of);
+        value_info(&name(id), tensor_type.as_ref())
     };
     let constants = used_values(graph).into_iter();
     let constants = constants.filter_map(|id| Some(to_proto(graph.constant(id)?, &name(&id))));
@@ -199,7 +203,7 @@ fn proto(graph: &Graph, scope: &Scope, names: &mut Names) -> GraphProto {
 /// Returns the type of a value, as far as it is known.
 fn type_of(value: &Value) -> Option<TensorType> {
     match &value.source {
-        Source::Input(of) => Some(of.clone()),
+        Source::Input(tensor_type) => Some(tensor_type.clone()),
         Source::Constant(tensor) => Some(TensorType {
             dtype: tensor.dtype(),
             dims: tensor.dims().iter().map(|&extent| DimSpec::Fixed(extent)).collect(),
@@ -208,8 +212,9 @@ fn type_of(value: &Value) -> Option<TensorType> {
     }
 }
 
-fn info(name: &str, of: Option<&TensorType>) -> ValueInfoProto {
-    let Some(TensorType { dtype, dims }) = of else {
+/// Converts the name and type of an input or output.
+fn value_info(name: &str, tensor_type: Option<&TensorType>) -> ValueInfoProto {
+    let Some(TensorType { dtype, dims }) = tensor_type else {
         return ValueInfoProto { name: name.to_owned(), r#type: None };
     };
     let dim = |dim: &DimSpec| match dim {
@@ -220,6 +225,7 @@ fn info(name: &str, of: Option<&TensorType>) -> ValueInfoProto {
     ValueInfoProto::tensor(name, dtype.onnx(), dims.iter().map(dim).collect())
 }
 
+/// Converts a node.
 fn node_proto(node: &Node, scope: &Scope, names: &mut Names) -> NodeProto {
     let name = |id: &Option<ValueId>| id.and_then(|id| scope.get(&id)).cloned().unwrap_or_default();
     let attribute = node.attrs.iter().map(|(name, attr)| attribute(name, attr, scope, names));
@@ -234,10 +240,11 @@ fn node_proto(node: &Node, scope: &Scope, names: &mut Names) -> NodeProto {
     }
 }
 
+/// Converts an attribute of a node in `scope`.
 fn attribute(name: &str, attr: &Attr, scope: &Scope, names: &mut Names) -> AttributeProto {
-    #[expect(clippy::cast_possible_truncation, reason = "the file's floats are narrow")]
+    #[expect(clippy::cast_possible_truncation, reason = "ONNX stores floats in 32 bits")]
     let narrow = |value: f64| value as f32;
-    let mut inner = |graph: &Graph| {
+    let mut subgraph = |graph: &Graph| {
         let scope = names.name_subgraph(graph, scope);
         proto(graph, &scope, names)
     };
@@ -255,9 +262,9 @@ fn attribute(name: &str, attr: &Attr, scope: &Scope, names: &mut Names) -> Attri
             AttributeProto::strings(name, &texts)
         }
         Attr::Tensor(tensor) => AttributeProto::tensor(name, to_proto(tensor, name)),
-        Attr::Graph(graph) => AttributeProto::graph(name, &inner(graph)),
+        Attr::Graph(graph) => AttributeProto::graph(name, &subgraph(graph)),
         Attr::Graphs(graphs) => {
-            let graphs: Vec<GraphProto> = graphs.iter().map(inner).collect();
+            let graphs: Vec<GraphProto> = graphs.iter().map(subgraph).collect();
             AttributeProto::graphs(name, &graphs)
         }
     }

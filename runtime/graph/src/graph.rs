@@ -1,6 +1,7 @@
-//! The graph of a model: nodes, the values between them, and what the model says of both.
+//! The graph of a model: nodes, the values (tensors) between them, and the types that the model declares.
 //!
-//! Knows nothing of file formats, of what operators mean, or of cores.
+//! Importers create graphs and the compiler transforms them. This module does not depend on file formats, on the meaning
+//! of operators, or on cores.
 
 mod cursor;
 mod defaults;
@@ -39,25 +40,27 @@ pub use selector::{NoSelector, NoSuchNodes, Selector, pin_nodes};
 /// An alias of ONNX's default domain, whose name is empty in graphs.
 pub const ONNX_DOMAIN: &str = "ai.onnx";
 
-/// A domain as graphs have it.
+/// Returns the name of a domain in graphs.
 pub fn domain_of(name: &str) -> &str {
     if name == ONNX_DOMAIN { "" } else { name }
 }
 
-/// The newest operator set of ONNX, in whose form built-in operators take their nodes.
+/// The newest supported operator set of ONNX. The compiler upgrades older nodes to it, so built-in operators implement only
+/// this version.
 pub const NEWEST: u32 = 27;
 
-/// How deep subgraphs may be nested.
+/// The maximum nesting depth of subgraphs.
 pub(crate) const MAX_DEPTH: usize = 16;
 
-/// A model's nodes and values; nodes stand in an order in which they can run.
+/// A model's nodes and values. The nodes are in an order in which they can run.
 ///
-/// Nodes and values have different types in each phase: [`Node`] and [`Value`] after the import, and types with operators and
+/// Nodes and values have different types in each phase of a compilation: [`Node`] and [`Value`] after the import, and types with operators and
 /// shapes in `udo_compile::resolve::TypedGraph`.
 ///
 /// Values that nothing uses any more may stay in the table, so that ids outlive rewrites.
 ///
-/// An attribute of a node may hold a subgraph: the node's operator says when it runs and on what. Ids in it are its own.
+/// An attribute of a node may be a subgraph: the node's operator defines when it runs and on which inputs. A subgraph
+/// numbers its own nodes and values.
 /// A subgraph lists in `captures` the values that it reads of the outer graph. A value from further out is captured by each
 /// graph in between.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ pub struct Graph<N = Node, V = Value> {
     pub name: String,
     /// The nodes, producers before consumers.
     pub nodes: Vec<N>,
-    /// The values; a [`ValueId`] is a place in here.
+    /// The values; a [`ValueId`] is an index into this list.
     pub values: Vec<V>,
     /// The inputs of a run, or of a subgraph, in the model's order.
     pub inputs: Vec<ValueId>,
@@ -74,30 +77,30 @@ pub struct Graph<N = Node, V = Value> {
     pub captures: Vec<Capture>,
     /// The outputs of a run, or of a subgraph, in the model's order.
     pub outputs: Vec<ValueId>,
-    /// The inputs that the model has a default for, in its order; none of a subgraph.
+    /// The inputs with a default, in the model's order; empty for a subgraph.
     pub defaults: Vec<DefaultInput>,
-    /// Pairs of an input's and an output's name that runs may have in one place; none of a subgraph.
+    /// Pairs of an input's and an output's name that may share memory; empty for a subgraph.
     pub in_place: Vec<(String, String)>,
-    /// Nodes that run on a core, whichever are preferred: strings such as `0-11=dsp`. Empty for a subgraph.
+    /// Rules that assign nodes to cores, such as `0-11=dsp`; empty for a subgraph.
     pub affinity: Vec<String>,
-    /// Programs that parts of it were compiled to, which go with its file; none of a subgraph.
+    /// Precompiled programs of the model file; empty for a subgraph.
     pub compiled: Vec<Compiled>,
 }
 
-/// Programs for an accelerator that parts of a model were compiled to. Nobody has looked at them yet.
+/// Precompiled programs of a model file for parts of its graphs on an accelerator. The bytes are not validated yet.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The accelerator.
     pub target: String,
-    /// The stage of the model's network that is loaded, by its place.
+    /// The index of the loaded stage in its network.
     pub stage: usize,
-    /// Programs, of all stages.
+    /// The programs of all stages.
     pub bytes: ModelBytes,
 }
 
-/// A node in any phase.
+/// A node in any phase of a compilation.
 pub trait GraphNode {
-    /// The node as the model has it, or as edits made it.
+    /// Returns the node without the results of later phases.
     fn node(&self) -> &Node;
 
     /// Returns the remark after the node's name in the text of a graph.
@@ -106,12 +109,12 @@ pub trait GraphNode {
     }
 }
 
-/// A value in any phase.
+/// A value in any phase of a compilation.
 pub trait GraphValue {
-    /// The value as the model has it.
+    /// Returns the value without the results of later phases.
     fn value(&self) -> &Value;
 
-    /// Type and shape, where they are known of a value that a node makes.
+    /// Returns the type and shape of a computed value as text, if they are known.
     fn type_text(&self) -> Option<String>;
 }
 
@@ -131,53 +134,53 @@ impl GraphValue for Value {
     }
 }
 
-/// A node's place in [`Graph::nodes`].
+/// A node's index in [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// A value's place in [`Graph::values`].
+/// A value's index in [`Graph::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
 impl NodeId {
-    /// The id of the node at `index`; past what an id can say, an id that no node has.
+    /// Creates the id of the node at `index`. An index beyond 32 bits gives the id of no node.
     pub fn new(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// The place in a list that has one entry per node.
+    /// Returns the index in a list with one entry per node.
     pub fn index(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
 impl ValueId {
-    /// The id of the value at `index`; past what an id can say, an id that no value has.
+    /// Creates the id of the value at `index`. An index beyond 32 bits gives the id of no value.
     pub fn new(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// The place in a list that has one entry per value.
+    /// Returns the index in a list with one entry per value.
     pub fn index(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-/// A tensor that some node, the caller or the model itself makes.
+/// A tensor of the graph: an input, a constant, or the output of a node.
 #[derive(Clone, Debug)]
 pub struct Value {
     /// The name of the value.
     pub name: String,
-    /// Where its elements come from.
+    /// The origin of its elements.
     pub source: Source,
     /// The type that the model declares for a computed value or a subgraph's input. Inference may refine it.
     pub declared: Option<TensorType>,
 }
 
-/// Where a value's elements come from.
+/// The origin of a value's elements.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// The caller of a run, who gives a tensor of this type.
+    /// The caller of a run, who passes a tensor of this type.
     Input(TensorType),
     /// The model.
     Constant(Tensor),
@@ -187,39 +190,40 @@ pub enum Source {
     Outer,
 }
 
-/// An element type and what is said of the extents, outermost first.
+/// An element type, and the dimensions, outermost first. Dimensions may be unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
     /// The element type.
     pub dtype: DType,
-    /// The extents.
+    /// The dimensions.
     pub dims: Vec<DimSpec>,
 }
 
 /// Whether a type admits a tensor: the element type and the rank are the same, and all fixed extents are.
-pub fn admits(of: &TensorType, desc: &TensorDesc) -> bool {
+pub fn admits(tensor_type: &TensorType, desc: &TensorDesc) -> bool {
     let fits = |(spec, &extent): (&DimSpec, &usize)| match spec {
         DimSpec::Fixed(n) => *n == extent,
         DimSpec::Named(_) | DimSpec::Unknown => true,
     };
-    desc.dtype() == Some(of.dtype)
-        && desc.rank() == of.dims.len()
-        && of.dims.iter().zip(desc.shape()).all(fits)
+    let TensorType { dtype, dims } = tensor_type;
+    desc.dtype() == Some(*dtype)
+        && desc.rank() == dims.len()
+        && dims.iter().zip(desc.shape()).all(fits)
 }
 
 /// An extent as the model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DimSpec {
-    /// This many elements.
+    /// This extent.
     Fixed(usize),
-    /// As many as every other extent of this name.
+    /// An unknown extent, equal to all others of this name.
     Named(String),
-    /// Nothing.
+    /// An unknown extent.
     Unknown,
 }
 
 impl Graph {
-    /// A graph with nothing in it.
+    /// Creates an empty graph.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -235,7 +239,7 @@ impl Graph {
         }
     }
 
-    /// Adds a value that a run is given.
+    /// Adds an input of the main graph.
     pub fn add_input(
         &mut self,
         name: &str,
@@ -248,7 +252,7 @@ impl Graph {
         id
     }
 
-    /// Adds a value that the node of this subgraph gives it.
+    /// Adds an input of a subgraph, which the node that runs the subgraph passes.
     pub fn add_parameter(&mut self, name: &str, declared: Option<TensorType>) -> ValueId {
         let id = self.add(name, Source::Outer);
         if let Some(value) = self.values.last_mut() {
@@ -258,19 +262,19 @@ impl Graph {
         id
     }
 
-    /// Adds a value that is the value `outer` of the outer graph.
+    /// Adds a value to a subgraph that stands for the value `outer` of the outer graph.
     pub fn add_capture(&mut self, name: &str, outer: ValueId) -> ValueId {
         let inner = self.add(name, Source::Outer);
         self.captures.push(Capture { inner, outer });
         inner
     }
 
-    /// Adds a value that the model holds.
+    /// Adds a constant.
     pub fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
         self.add(name, Source::Constant(tensor))
     }
 
-    /// Adds a value that some node makes.
+    /// Adds a computed value: an output of a node.
     pub fn add_value(&mut self, name: &str) -> ValueId {
         self.add(name, Source::Computed)
     }
@@ -281,8 +285,8 @@ impl Graph {
         id
     }
 
-    /// Appends a node; one without a name is called after its operator and place, and one of `ai.onnx` is of
-    /// ONNX's own domain, which is empty.
+    /// Appends a node. A node without a name is named after its operator and index. The domain `ai.onnx` becomes the empty
+    /// name of ONNX's own domain.
     pub fn add_node(&mut self, mut node: Node) -> NodeId {
         let id = NodeId::new(self.nodes.len());
         if domain_of(&node.domain).is_empty() {
@@ -297,7 +301,7 @@ impl Graph {
 }
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// The value with this id.
+    /// Returns the value with this id.
     ///
     /// # Errors
     /// Fails if the id is invalid.
@@ -313,7 +317,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         })
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     ///
     /// # Errors
     /// Fails if the id is invalid.
@@ -322,7 +326,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         self.nodes.get(id.index()).ok_or(GraphError::NoSuchNode { id, count })
     }
 
-    /// The elements of a value that the model holds.
+    /// Returns the tensor of a constant; `None` for other values.
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
         match &self.values.get(id.index())?.value().source {
             Source::Constant(tensor) => Some(tensor),
@@ -330,30 +334,32 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         }
     }
 
-    /// The first value called `name`; a search through all of them.
+    /// Searches the first value called `name`.
     pub fn value_named(&self, name: &str) -> Option<ValueId> {
         self.values.iter().position(|v| v.value().name == name).map(ValueId::new)
     }
 
-    /// The ids of all nodes, in order.
+    /// Returns the ids of all nodes, in order.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<N, V> {
         (0..self.nodes.len()).map(NodeId::new)
     }
 
-    /// The ids of all values, in order.
+    /// Returns the ids of all values, in order.
     pub fn value_ids(&self) -> impl Iterator<Item = ValueId> + use<N, V> {
         (0..self.values.len()).map(ValueId::new)
     }
 
-    /// Puts producers before consumers and otherwise keeps the order; node ids change.
+    /// Sorts the nodes: producers before consumers, otherwise in their present order. Ids of nodes change.
     ///
     /// # Errors
-    /// Nodes wait for each other.
+    /// Fails if nodes depend on each other in a cycle.
     pub fn sort(&mut self) -> Result<(), GraphError> {
         let order = order::topological(self)?;
         let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().map(Some).collect();
-        self.nodes =
-            order.into_iter().filter_map(|at| nodes.get_mut(at).and_then(Option::take)).collect();
+        self.nodes = order
+            .into_iter()
+            .filter_map(|node| nodes.get_mut(node).and_then(Option::take))
+            .collect();
         Ok(())
     }
 }
@@ -371,8 +377,7 @@ impl fmt::Display for Attr {
 }
 
 impl<N: GraphNode, V: GraphValue> fmt::Display for Graph<N, V> {
-    /// The whole graph as text, a line for each node and for those of its subgraphs; the same graph always gives the
-    /// same text.
+    /// Prints the graph with one line for each node, including those of subgraphs. Equal graphs have equal texts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::graph(self, f)
     }

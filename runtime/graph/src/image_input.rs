@@ -1,8 +1,8 @@
-//! Images in camera formats as inputs of a model: nodes at the start of the graph convert them to the colours that the model
-//! was trained on.
+//! Images in camera formats as inputs of a model: nodes at the start of the graph convert them to the channels that the
+//! model was trained on.
 //!
-//! The nodes are ordinary operators (Gather, Slice, Resize, Conv), so they run on every core and are quantized with the model.
-//! YUV images follow JFIF: full range, the coefficients of ITU-T T.871, and one chroma sample per 2x2 pixels.
+//! The nodes are ordinary operators (Gather, Slice, Resize, Conv), so they run on every core and are quantized with the
+//! model. YUV images follow JFIF: full range, the coefficients of ITU-T T.871, and one chroma sample per 2x2 pixels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ const ARGB: &str = "argb";
 pub struct ImageInput {
     /// The input's name.
     pub name: String,
-    /// The pixel format of the images that a run gives.
+    /// The pixel format of the images that the caller of a run passes.
     pub from: ColorEncoding,
     /// The channel order that the model expects.
     pub to: ColorOrder,
@@ -155,6 +155,7 @@ impl FromStr for ImageInput {
             Some("rgb") => ColorOrder::Rgb,
             Some("bgr") => ColorOrder::Bgr,
             Some(_) => return Err(expected()),
+            // RGB images for a model that expects RGB need no conversion, so the model must expect BGR.
             None if from == ColorEncoding::Rgb => ColorOrder::Bgr,
             None => ColorOrder::Rgb,
         };
@@ -164,7 +165,7 @@ impl FromStr for ImageInput {
 }
 
 impl ColorEncoding {
-    /// Returns the index of each result channel among the channels of a pixel; `None` for YUV.
+    /// Returns, for each channel of the order `to`, its index in a pixel of this format; `None` for YUV.
     fn channels(self, to: ColorOrder) -> Option<[i64; 3]> {
         let rgb = match self {
             Self::Rgb | Self::Rgba => [0, 1, 2],
@@ -177,6 +178,7 @@ impl ColorEncoding {
         })
     }
 
+    /// Returns the extent of the channel dimension of an encoded image. YUV planes share one channel.
     fn channel_count(self) -> usize {
         match self {
             Self::Rgb | Self::Bgr => 3,
@@ -204,6 +206,7 @@ impl Layout {
         }
     }
 
+    /// Whether the channels are the last dimension.
     fn is_last(&self) -> bool {
         self.channels == 3
     }
@@ -222,6 +225,7 @@ pub fn encoded_shape(dims: &[DimSpec], from: ColorEncoding) -> Option<Vec<DimSpe
     Some(encoded)
 }
 
+/// Returns height and width if both are fixed and even: chroma has half the resolution.
 fn even_extents(dims: &[DimSpec], layout: &Layout) -> Option<(usize, usize)> {
     let extent = |axis: usize| match dims.get(axis) {
         Some(DimSpec::Fixed(extent)) if extent % 2 == 0 && *extent > 0 => Some(*extent),
@@ -239,48 +243,49 @@ pub fn convert_input(graph: &mut Graph, image: &ImageInput) -> Result<(), ImageI
     let name = || image.name.clone();
     let value_name = |id: &ValueId| graph.value(*id).map(|value| value.name.clone());
     let known: Vec<String> = graph.inputs.iter().filter_map(|id| value_name(id).ok()).collect();
-    let Some(place) = known.iter().position(|known| *known == image.name) else {
+    let Some(index) = known.iter().position(|known| *known == image.name) else {
         return Err(ImageInputError::NoSuchInput { name: name(), known });
     };
-    let Some(&old) = graph.inputs.get(place) else {
+    let Some(&old) = graph.inputs.get(index) else {
         return Err(ImageInputError::NoSuchInput { name: name(), known });
     };
-    let of = match graph.value(old).map(|value| &value.source) {
-        Ok(Source::Input(of)) => of.clone(),
+    let model_type = match graph.value(old).map(|value| &value.source) {
+        Ok(Source::Input(tensor_type)) => tensor_type.clone(),
         _ => return Err(ImageInputError::NoSuchInput { name: name(), known }),
     };
-    let found = of.to_string();
-    let is_number = matches!(of.dtype, DType::F32 | DType::F16 | DType::U8);
-    let Some(layout) = Layout::find(&of.dims).filter(|_| is_number) else {
+    let found = model_type.to_string();
+    let is_pixel_type = matches!(model_type.dtype, DType::F32 | DType::F16 | DType::U8);
+    let Some(layout) = Layout::find(&model_type.dims).filter(|_| is_pixel_type) else {
         return Err(ImageInputError::NoImage { name: name(), found });
     };
-    let Some(dims) = encoded_shape(&of.dims, image.from) else {
+    let Some(dims) = encoded_shape(&model_type.dims, image.from) else {
         return Err(ImageInputError::OddExtents { name: name(), found, encoding: image.from });
     };
-    let is_pair =
+    let has_name =
         |(input, output): &(String, String)| *input == image.name || *output == image.name;
-    if graph.outputs.contains(&old) || graph.in_place.iter().any(is_pair) {
+    if graph.outputs.contains(&old) || graph.in_place.iter().any(has_name) {
         return Err(ImageInputError::IsOutput { name: name() });
     }
     let colors = format!("{}/{}", image.name, image.to);
     if graph.value_named(&colors).is_some() {
         return Err(ImageInputError::IsConverted { name: colors });
     }
-    let new = graph.add_input(&image.name, of.dtype, dims);
+    // The new input replaces the old one in the list, instead of being the last.
+    let new = graph.add_input(&image.name, model_type.dtype, dims);
     graph.inputs.pop();
-    if let Some(input) = graph.inputs.get_mut(place) {
+    if let Some(input) = graph.inputs.get_mut(index) {
         *input = new;
     }
     let mut conversion = Conversion { graph, nodes: Vec::new(), image };
     match image.from.channels(image.to) {
         Some(channels) => conversion.reorder_channels(new, old, &channels, layout.channels),
-        None => conversion.convert_yuv((new, old), &of, &layout),
+        None => conversion.convert_yuv((new, old), &model_type, &layout),
     }
     let nodes = conversion.nodes;
     if let Some(value) = graph.values.get_mut(old.index()) {
         value.name = colors;
         value.source = Source::Computed;
-        value.declared = Some(of);
+        value.declared = Some(model_type);
     }
     graph.nodes.splice(..0, nodes);
     Ok(())
@@ -293,13 +298,14 @@ struct Conversion<'a> {
     image: &'a ImageInput,
 }
 
-/// The matrix of ITU-T T.871 from Y, U and V to red, green and blue.
+/// The matrix of ITU-T T.871, section 7, from Y, U and V to red, green and blue.
 const MATRIX: [[f32; 3]; 3] = [[1.0, 0.0, 1.402], [1.0, -0.344_136, -0.714_136], [1.0, 1.772, 0.0]];
 
 /// The chroma value of grey.
 const GREY: f32 = 128.0;
 
 impl Conversion<'_> {
+    /// Returns the full name of a node or value of the conversion.
     fn name_of(&self, name: &str) -> String {
         format!("{}/{}/{name}", self.image.name, self.image.from)
     }
@@ -319,6 +325,7 @@ impl Conversion<'_> {
         }
     }
 
+    /// Adds a node with one output: `output`, or else a new value.
     fn node(
         &mut self,
         name: &str,
@@ -334,26 +341,34 @@ impl Conversion<'_> {
         output
     }
 
+    /// Sets an attribute of the last node.
     fn set(&mut self, name: &str, value: Attr) {
         if let Some(node) = self.nodes.last_mut() {
             node.attrs.push((name.to_owned(), value));
         }
     }
 
+    /// Selects channels by index.
     fn reorder_channels(&mut self, from: ValueId, to: ValueId, channels: &[i64; 3], axis: usize) {
         let order = self.constant("order", &[3], channels);
         self.node("channels", "Gather", &[from, order], Some(to));
         self.set("axis", Attr::Int(if axis == 1 { 1 } else { 3 }));
     }
 
-    fn convert_yuv(&mut self, (from, to): (ValueId, ValueId), of: &TensorType, layout: &Layout) {
-        let Some((height, width)) = even_extents(&of.dims, layout) else { return };
-        let is_real = of.dtype == DType::F32;
+    /// Converts a YUV image to colours of the type `model_type`: computes in f32 and NCHW, and clips to 0..255.
+    fn convert_yuv(
+        &mut self,
+        (from, to): (ValueId, ValueId),
+        model_type: &TensorType,
+        layout: &Layout,
+    ) {
+        let Some((height, width)) = even_extents(&model_type.dims, layout) else { return };
+        let is_f32 = model_type.dtype == DType::F32;
         let mut pixels = from;
         if layout.is_last() {
             pixels = self.transpose("planes", pixels, [0, 3, 1, 2], None);
         }
-        if !is_real {
+        if !is_f32 {
             pixels = self.cast("real", pixels, DType::F32, None);
         }
         let luma = self.rows("luma", pixels, (0, height));
@@ -368,14 +383,15 @@ impl Conversion<'_> {
         let colors = self.yuv_to_rgb(yuv);
         let (low, high) =
             (self.constant("low", &[], &[0.0f32]), self.constant("high", &[], &[255.0f32]));
-        let is_done = is_real && !layout.is_last();
-        let clipped = self.node("clip", "Clip", &[colors, low, high], is_done.then_some(to));
+        let is_final = is_f32 && !layout.is_last();
+        let clipped = self.node("clip", "Clip", &[colors, low, high], is_final.then_some(to));
         let mut last = clipped;
-        if of.dtype == DType::U8 {
+        if model_type.dtype == DType::U8 {
             last = self.node("round", "Round", &[last], None);
         }
-        if !is_real {
-            last = self.cast("narrow", last, of.dtype, (!layout.is_last()).then_some(to));
+        if !is_f32 {
+            let output = (!layout.is_last()).then_some(to);
+            last = self.cast("narrow", last, model_type.dtype, output);
         }
         if layout.is_last() {
             self.transpose("pixels", last, [0, 2, 3, 1], Some(to));
@@ -411,6 +427,7 @@ impl Conversion<'_> {
     /// Repeats each chroma sample for 2x2 pixels.
     fn upsample_chroma(&mut self, chroma: ValueId) -> ValueId {
         let scales = self.constant("scales", &[4], &[1.0f32, 1.0, 2.0, 2.0]);
+        // `node` cannot add it: the second input, the region of interest, is omitted.
         let name = self.name_of("chroma_pixels");
         let output = self.graph.add_value(&name);
         let mut node = Node::new("Resize", NEWEST, &[chroma], &[output]);
@@ -455,20 +472,22 @@ fn signed(extent: usize) -> i64 {
 mod tests {
     use super::*;
 
-    fn model(of: &str) -> Graph {
-        Graph::parse(&format!("graph g\n  input x: {of}\n  y = Neg@13(x) # y\n  output y\n"))
-            .unwrap()
+    fn model(input_type: &str) -> Graph {
+        Graph::parse(&format!(
+            "graph g\n  input x: {input_type}\n  y = Neg@13(x) # y\n  output y\n"
+        ))
+        .unwrap()
     }
 
     #[test]
     fn formats_have_a_default_order() {
-        let of = |text: &str| text.parse::<ImageInput>().map(|image| image.to_string());
-        assert_eq!(of("x=nv21").unwrap(), "x=nv21:rgb");
-        assert_eq!(of("a=b=argb").unwrap(), "a=b=argb32:rgb");
-        assert_eq!(of("x=rgb").unwrap(), "x=rgb:bgr");
-        assert_eq!(of("x=rgba:bgr").unwrap(), "x=rgba:bgr");
+        let parsed = |text: &str| text.parse::<ImageInput>().map(|image| image.to_string());
+        assert_eq!(parsed("x=nv21").unwrap(), "x=nv21:rgb");
+        assert_eq!(parsed("a=b=argb").unwrap(), "a=b=argb32:rgb");
+        assert_eq!(parsed("x=rgb").unwrap(), "x=rgb:bgr");
+        assert_eq!(parsed("x=rgba:bgr").unwrap(), "x=rgba:bgr");
         for wrong in ["x", "=rgb", "x=yuv", "x=nv12:grey", "x="] {
-            assert!(of(wrong).unwrap_err().starts_with("expected NAME=FORMAT"), "{wrong}");
+            assert!(parsed(wrong).unwrap_err().starts_with("expected NAME=FORMAT"), "{wrong}");
         }
     }
 
@@ -480,19 +499,19 @@ mod tests {
             ("f32[1,3,h,w]", "x=rgba", "f32[1,4,h,w]"),
             ("f16[1,5,5,3]", "x=bgr", "f16[1,5,5,3]"),
         ];
-        for (of, image, expected) in rows {
-            let mut graph = model(of);
+        for (input_type, image, expected) in rows {
+            let mut graph = model(input_type);
             convert_input(&mut graph, &image.parse().unwrap()).unwrap();
             graph.verify().unwrap();
             let Source::Input(found) = &graph.value(graph.inputs[0]).unwrap().source else {
-                panic!("{of}: no input");
+                panic!("{input_type}: no input");
             };
             assert_eq!(found.to_string(), expected);
         }
     }
 
     #[test]
-    fn inputs_that_are_no_images_are_refused() {
+    fn inputs_other_than_images_are_refused() {
         let rows = [
             ("f32[1,3,4,4]", "z=nv21", "the model has no input \"z\", expected one of x"),
             (
@@ -516,17 +535,18 @@ mod tests {
                 "input \"x\" is i64[1,3,4,4], expected an image of 3 channels as f32[1,3,224,224] or u8[1,224,224,3]",
             ),
         ];
-        for (of, image, expected) in rows {
-            let (mut graph, before) = (model(of), model(of).to_string());
+        for (input_type, image, expected) in rows {
+            let mut graph = model(input_type);
             let error = convert_input(&mut graph, &image.parse().unwrap()).unwrap_err();
-            assert_eq!((error.to_string().as_str(), graph.to_string()), (expected, before));
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(graph.to_string(), model(input_type).to_string(), "unchanged");
         }
         let mut graph = model("f32[1,3,4,4]");
         let image: ImageInput = "x=bgr".parse().unwrap();
         convert_input(&mut graph, &image).unwrap();
-        let again = convert_input(&mut graph, &image).unwrap_err().to_string();
+        let error = convert_input(&mut graph, &image).unwrap_err().to_string();
         assert_eq!(
-            again,
+            error,
             "the model already has a value \"x/rgb\", expected an input without a conversion"
         );
     }

@@ -39,19 +39,19 @@ pub struct ImportOptions {
     pub stage: Option<usize>,
 }
 
-/// Completes options for the file at `path`: data that the model keeps in other files is looked for beside it, unless the options name a
-/// folder.
+/// Completes options for the file at `path`: unless the options name a folder, external data files are looked for in the
+/// folder of the model file.
 ///
-/// A cache of models has files as links into one folder: the model as well as its data files. If the model is a link, files beside it may
-/// lead into the folder that it links to, and nowhere else.
+/// Caches of models, such as that of Hugging Face, store the model and its data files as symbolic links into one folder.
+/// So if the model is a link, data files may be links into the folder of its target, but nowhere else.
 #[must_use]
 pub fn options_for_file(options: &ImportOptions, path: &Path) -> ImportOptions {
     let mut options = options.clone();
     if options.folder.is_none() {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         options.folder = Some(parent.unwrap_or(Path::new(".")).to_owned());
-        let real = path.canonicalize().ok().filter(|_| path.is_symlink());
-        options.linked_folder = real.and_then(|real| real.parent().map(Path::to_owned));
+        let target = path.canonicalize().ok().filter(|_| path.is_symlink());
+        options.linked_folder = target.and_then(|target| target.parent().map(Path::to_owned));
     }
     options
 }
@@ -92,7 +92,7 @@ pub struct PackagedOp {
 
 impl PackagedOp {
     fn implements(&self, domain: &str, name: &str) -> bool {
-        self.name == name && self.domain.as_ref().is_none_or(|own| own == domain)
+        self.name == name && self.domain.as_ref().is_none_or(|known| known == domain)
     }
 }
 
@@ -191,12 +191,12 @@ pub type Import = fn(&ModelBytes, &str, &ImportOptions) -> Result<Graph, ImportE
 pub fn importer(bytes: &ModelBytes, name: &str) -> Result<&'static Importer, ImportError> {
     foreign::refuse(bytes.as_ref(), name)?;
     let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
-    let is_named = |suffix: &str| {
-        let has = |of: &Importer| of.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));
-        IMPORTERS.iter().find(|importer| has(importer))
+    let with_suffix = |suffix: &str| {
+        let is_equal = |known: &&str| known.eq_ignore_ascii_case(suffix);
+        IMPORTERS.iter().find(|importer| importer.suffixes.iter().any(is_equal))
     };
     let sniffed = || IMPORTERS.iter().find(|importer| (importer.sniff)(bytes.as_ref()));
-    match suffix.and_then(is_named).or_else(sniffed) {
+    match suffix.and_then(with_suffix).or_else(sniffed) {
         Some(importer) => Ok(importer),
         None => Err(ImportError::UnknownFormat { name: name.to_owned() }),
     }

@@ -1,4 +1,5 @@
-//! Graphs and the tensors in them: what they are, how they are built and checked, and the files that they come from and go to.
+//! Graphs and tensors, the base of the runtime: their types and checks, the importers of model files (ONNX, `.udm`,
+//! printed text), and the writers.
 
 pub mod container;
 pub mod error;

@@ -1,4 +1,4 @@
-//! Host memory: tensors, and the aligned buffers, or bytes of files, that they share.
+//! Tensors in host memory. The elements are in an aligned buffer or in the bytes of a file; clones of a tensor share them.
 
 mod derived;
 mod in_model;
@@ -20,54 +20,55 @@ pub use udo_host::memory::{
     SharedBytes, bytes_of, elements, elements_mut,
 };
 
-/// A tensor with its elements; clones share them.
+/// A tensor with its elements. Clones share the elements.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     desc: TensorDesc,
     data: Data,
+    /// An id of the elements that is unique in this process.
     id: u64,
     /// An id of the elements that is the same in all processes, if set.
     stable: Option<u128>,
 }
 
-/// Where a tensor's elements lie.
+/// The memory of a tensor's elements.
 #[derive(Clone, Debug)]
 enum Data {
     Own(Arc<Buffer>),
-    /// In a file. They are aligned as a buffer's are.
+    /// The bytes of a mapped file, aligned like a buffer.
     File(Arc<Bytes>),
-    /// In the model's own file, anywhere.
+    /// The bytes of the model file, which may be unaligned.
     Model(Arc<InModel>),
 }
 
 impl Data {
-    /// The elements as they lie.
+    /// Returns the bytes of the elements where they are stored.
     fn stored(&self) -> &[u8] {
         match self {
             Self::Own(buffer) => buffer.bytes(),
             Self::File(bytes) => bytes,
-            Self::Model(of) => of.stored(),
+            Self::Model(bytes) => bytes.stored(),
         }
     }
 }
 
-/// A number that no other elements of the process have.
+/// Returns a new id, unique in this process.
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Why bytes do not make the tensor that was asked for.
+/// The error for bytes of the wrong size for a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found} bytes, expected {wanted} for {dtype}{shape}")]
+#[error("{found} bytes, expected {expected} for {dtype}{shape}")]
 pub struct SizeError {
-    /// Bytes given.
+    /// The number of bytes.
     pub found: usize,
-    /// Bytes that type and shape ask for.
-    pub wanted: usize,
-    /// The type asked for.
+    /// The number of bytes of a tensor of this type and shape.
+    pub expected: usize,
+    /// The element type.
     pub dtype: DType,
-    /// The shape asked for.
+    /// The shape.
     pub shape: Shape,
 }
 
@@ -75,29 +76,29 @@ pub struct SizeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
-    /// They are too few or too many.
+    /// There are too few or too many bytes.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// Not enough memory.
+    /// There is not enough memory.
     #[error("a tensor {0}")]
     Memory(#[from] OutOfMemory),
 }
 
 impl Tensor {
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     ///
     /// # Errors
-    /// The system does not give the memory.
+    /// Fails if there is not enough memory.
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Self, OutOfMemory> {
         let desc = TensorDesc::new(dtype, shape);
         let data = Data::Own(Arc::new(Buffer::zeroed(desc.size_bytes())?));
         Ok(Self { data, desc, id: next_id(), stable: None })
     }
 
-    /// A tensor with these little-endian bytes, outermost dimension first.
+    /// Creates a tensor from a copy of little-endian elements, in row-major order.
     ///
     /// # Errors
-    /// Not as many bytes as type and shape ask for, or no memory for them.
+    /// Fails if type and shape need another number of bytes, or there is not enough memory.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, TensorError> {
         let desc = sized(dtype, shape, bytes.len())?;
         Ok(Self {
@@ -108,7 +109,7 @@ impl Tensor {
         })
     }
 
-    /// As [`Tensor::from_bytes`], of bytes that stay where they are if they are aligned as a buffer's are.
+    /// Creates a tensor as [`Tensor::from_bytes`] does, but without a copy if the bytes are aligned like a buffer.
     pub(crate) fn of_file(dtype: DType, shape: Shape, bytes: Bytes) -> Result<Self, TensorError> {
         if bytes.is_empty() || !bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES) {
             return Self::from_bytes(dtype, shape, &bytes);
@@ -117,7 +118,8 @@ impl Tensor {
         Ok(Self { data: Data::File(Arc::new(bytes)), desc, id: next_id(), stable: None })
     }
 
-    /// As [`Tensor::from_bytes`], of bytes of the model's own file, which stay there until somebody reads the elements.
+    /// Creates a tensor as [`Tensor::from_bytes`] does, but from bytes of the model file, which are not copied until the
+    /// elements are read.
     pub(crate) fn in_model(dtype: DType, shape: Shape, bytes: Bytes) -> Result<Self, SizeError> {
         let desc = sized(dtype, shape, bytes.len())?;
         Ok(Self {
@@ -131,48 +133,48 @@ impl Tensor {
     /// Creates a tensor from a copy of these elements, in row-major order.
     ///
     /// # Errors
-    /// Not as many elements as the shape asks for, or no memory for them.
+    /// Fails if the shape has another number of elements, or there is not enough memory.
     pub fn from_slice<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, TensorError> {
         Self::from_bytes(T::DTYPE, shape, bytes_of(elements))
     }
 
-    /// Type and shape.
+    /// Returns the type and shape.
     pub fn desc(&self) -> &TensorDesc {
         &self.desc
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.desc.dtype().unwrap_or(DType::U8)
     }
 
-    /// The extents, outermost first.
+    /// Returns the extents, outermost first.
     pub fn dims(&self) -> &[usize] {
         self.desc.shape()
     }
 
-    /// The bytes of the elements.
+    /// Returns the bytes of the elements, aligned for their type unless the memory for an aligned copy is missing.
     pub fn bytes(&self) -> &[u8] {
         match &self.data {
-            Data::Model(of) => of.aligned(self.dtype().size_bytes()),
+            Data::Model(bytes) => bytes.aligned(self.dtype().size_bytes()),
             Data::Own(_) | Data::File(_) => self.data.stored(),
         }
     }
 
-    /// How many bytes the elements have.
+    /// Returns the number of bytes of all elements.
     pub fn size_bytes(&self) -> usize {
         self.data.stored().len()
     }
 
-    /// The elements, or nothing if they are not of type `T`.
+    /// Returns the elements, or `None` if they are not of type `T`.
     pub fn get<T: Element>(&self) -> Option<&[T]> {
         if self.dtype() == T::DTYPE { elements(self.bytes()) } else { None }
     }
 
-    /// The same elements under another shape.
+    /// Returns a tensor with the same elements and another shape.
     ///
     /// # Errors
-    /// The shape has another number of elements.
+    /// Fails if the shape has another number of elements.
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
         let desc = sized(self.dtype(), shape, self.size_bytes())?;
         Ok(Self { desc, ..self.clone() })
@@ -181,15 +183,16 @@ impl Tensor {
 
 /// How a tensor stores its elements, and how it shares them with other tensors, plans and processes.
 pub trait TensorStorage: Sized {
-    /// Returns a tensor with this description over shared prepacked bytes; nothing if the bytes are too few or not aligned.
+    /// Returns a tensor with this description over shared prepacked bytes (weights in the layout of a kernel); `None` if their
+    /// number is wrong.
     fn of_packed(desc: &TensorDesc, bytes: PackedBytes) -> Option<Self>;
 
-    /// Returns the same elements for a plan of its own. A copy that the plan makes of elements in the model's file is freed with it, unless
-    /// another plan uses the copy.
+    /// Returns the same elements for another plan (a compiled graph). If the plan needs an aligned copy of elements in the model
+    /// file, the copy is freed with the last plan that uses it.
     #[must_use]
     fn for_plan(&self) -> Self;
 
-    /// Returns the same elements, aligned and outside of the model's file.
+    /// Returns the same elements, aligned and outside of the model file.
     ///
     /// # Errors
     /// Fails if there is not enough memory for the copy.
@@ -198,7 +201,7 @@ pub trait TensorStorage: Sized {
     /// Returns a tensor of the little-endian elements in `buffer`, outermost dimension first.
     ///
     /// # Errors
-    /// The type and the shape need another number of bytes.
+    /// Fails if the type and the shape need another number of bytes.
     fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError>;
 
     /// Returns a number that identifies the elements: only clones and reshaped copies of a tensor share it.
@@ -230,14 +233,16 @@ impl TensorStorage for Tensor {
     fn for_plan(&self) -> Self {
         match &self.data {
             Data::Own(_) | Data::File(_) => self.clone(),
-            Data::Model(of) => Self { data: Data::Model(Arc::new(of.for_plan())), ..self.clone() },
+            Data::Model(bytes) => {
+                Self { data: Data::Model(Arc::new(bytes.for_plan())), ..self.clone() }
+            }
         }
     }
 
     fn apart(&self) -> Result<Self, OutOfMemory> {
         match &self.data {
             Data::Own(_) | Data::File(_) => Ok(self.clone()),
-            Data::Model(of) => Ok(Self { data: Data::Own(of.copy()?), ..self.clone() }),
+            Data::Model(bytes) => Ok(Self { data: Data::Own(bytes.copy()?), ..self.clone() }),
         }
     }
 
@@ -266,12 +271,12 @@ impl TensorStorage for Tensor {
         match &self.data {
             Data::Own(buffer) => Ok(Arc::clone(buffer)),
             Data::File(bytes) => Buffer::from_bytes(bytes).map(Arc::new),
-            Data::Model(of) => of.copy(),
+            Data::Model(bytes) => bytes.copy(),
         }
     }
 }
 
-/// Bytes that a tensor shares with others.
+/// Prepacked bytes as an owner of [`Bytes`].
 struct PackedOwner(PackedBytes);
 
 impl AsRef<[u8]> for PackedOwner {
@@ -286,11 +291,11 @@ impl AsRef<[u8]> for Tensor {
     }
 }
 
-/// The description of a tensor of `found` bytes.
+/// Returns the description of a tensor with `found` bytes, or an error if that is the wrong number.
 fn sized(dtype: DType, shape: Shape, found: usize) -> Result<TensorDesc, SizeError> {
     let desc = TensorDesc::new(dtype, shape);
-    let wanted = desc.size_bytes();
-    if found == wanted { Ok(desc) } else { Err(SizeError { found, wanted, dtype, shape }) }
+    let expected = desc.size_bytes();
+    if found == expected { Ok(desc) } else { Err(SizeError { found, expected, dtype, shape }) }
 }
 
 #[cfg(test)]
@@ -298,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tensor_that_no_machine_holds_is_an_error() {
+    fn a_tensor_larger_than_any_memory_is_an_error() {
         let shape = Shape::new(&[1 << 50]).unwrap();
         let error = Tensor::zeros(DType::F32, shape).unwrap_err();
         assert_eq!(error.wanted, 1 << 52);
@@ -307,25 +312,25 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_the_models_file_are_copied_when_they_are_read() {
+    fn elements_in_the_model_file_are_copied_when_they_are_read() {
         let shape = Shape::new(&[3]).unwrap();
         let file: Vec<u8> = [&[0u8][..], bytes_of(&[1f32, 2.0, 3.0])].concat();
         let file = Bytes::from(file).slice(1..);
         let tensor = Tensor::in_model(DType::F32, shape, file.clone()).unwrap();
-        assert_eq!(tensor.stored().as_ptr(), file.as_ptr(), "it stays there");
-        let [one, other] = [tensor.for_plan(), tensor.for_plan()];
-        assert_eq!(one.get::<f32>(), Some(&[1.0, 2.0, 3.0][..]));
-        assert_eq!((one.id(), one.desc()), (tensor.id(), tensor.desc()));
-        assert_eq!(other.bytes().as_ptr(), one.bytes().as_ptr(), "plans share a copy");
-        assert_eq!(other.apart().unwrap().bytes().as_ptr(), one.bytes().as_ptr());
-        let copy = Arc::downgrade(&one.buffer().unwrap());
-        drop((one, other));
-        assert!(copy.upgrade().is_none(), "which goes with the last of them");
+        assert_eq!(tensor.stored().as_ptr(), file.as_ptr(), "not copied yet");
+        let [first, second] = [tensor.for_plan(), tensor.for_plan()];
+        assert_eq!(first.get::<f32>(), Some(&[1.0, 2.0, 3.0][..]));
+        assert_eq!((first.id(), first.desc()), (tensor.id(), tensor.desc()));
+        assert_eq!(second.bytes().as_ptr(), first.bytes().as_ptr(), "plans share a copy");
+        assert_eq!(second.apart().unwrap().bytes().as_ptr(), first.bytes().as_ptr());
+        let copy = Arc::downgrade(&first.buffer().unwrap());
+        drop((first, second));
+        assert!(copy.upgrade().is_none(), "the copy is freed with the last plan");
         assert!(Tensor::in_model(DType::F64, shape, file).is_err());
     }
 
     #[test]
-    fn tensors_want_as_many_bytes_as_their_shape_says() {
+    fn the_number_of_bytes_must_match_the_shape() {
         let shape = Shape::new(&[2, 3]).unwrap();
         let error = Tensor::from_bytes(DType::F32, shape, &[0; 20]).unwrap_err();
         assert_eq!(error.to_string(), "20 bytes, expected 24 for f32[2,3]");

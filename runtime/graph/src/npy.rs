@@ -10,7 +10,7 @@ use udo_host::Buffer;
 use crate::memory::{Tensor, TensorError, TensorStorage};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// NumPy's alignment of the data.
+/// The alignment of the data in a file, as NumPy writes it.
 const DATA_ALIGN_BYTES: usize = 64;
 
 /// The reason why a `.npy` file cannot be read or written.
@@ -96,23 +96,27 @@ pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
 
 /// Reorders elements from Fortran order to C order.
 fn to_c_order(tensor: &Tensor) -> Result<Tensor, TensorError> {
-    let (from, dims, bytes) = (tensor.bytes(), tensor.dims(), tensor.dtype().size_bytes());
-    let mut buffer = Buffer::zeroed(from.len())?;
-    // The distance in bytes between neighbours on each axis.
+    let (source, dims) = (tensor.bytes(), tensor.dims());
+    let element_bytes = tensor.dtype().size_bytes();
+    let mut buffer = Buffer::zeroed(source.len())?;
+    // The distance in bytes between neighbours on each axis: in Fortran order, the first axis varies fastest.
     let strides: Vec<usize> = dims
         .iter()
-        .scan(bytes, |next, &extent| Some(std::mem::replace(next, next.saturating_mul(extent))))
+        .scan(element_bytes, |next, &extent| {
+            Some(std::mem::replace(next, next.saturating_mul(extent)))
+        })
         .collect();
     let mut index = vec![0usize; dims.len()];
-    for slot in buffer.bytes_mut().chunks_exact_mut(bytes.max(1)) {
-        let at: usize = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
-        slot.copy_from_slice(from.get(at..at + slot.len()).unwrap_or_default());
-        for (at, &extent) in index.iter_mut().zip(dims).rev() {
-            *at += 1;
-            if *at < extent {
+    for element in buffer.bytes_mut().chunks_exact_mut(element_bytes.max(1)) {
+        let offset: usize = index.iter().zip(&strides).map(|(i, stride)| i * stride).sum();
+        element.copy_from_slice(source.get(offset..offset + element.len()).unwrap_or_default());
+        // The next index in C order: the last axis varies fastest.
+        for (coordinate, &extent) in index.iter_mut().zip(dims).rev() {
+            *coordinate += 1;
+            if *coordinate < extent {
                 break;
             }
-            *at = 0;
+            *coordinate = 0;
         }
     }
     Ok(Tensor::from_buffer(tensor.dtype(), tensor.desc().full_shape(), buffer)?)
@@ -126,20 +130,22 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
     let descr = descr_of(tensor.dtype())?;
     let extents: Vec<_> = tensor.dims().iter().map(usize::to_string).collect();
     let shape = match extents.as_slice() {
-        [one] => format!("{one},"),
-        many => many.join(", "),
+        // A Python tuple of one element needs the comma.
+        [extent] => format!("{extent},"),
+        extents => extents.join(", "),
     };
     let mut header =
         format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
-    let before = MAGIC.len() + 4;
-    let end = (before + header.len() + 1).next_multiple_of(DATA_ALIGN_BYTES);
-    let header_len = end - before;
+    // The magic number, two bytes of the version and two of the length.
+    let header_start = MAGIC.len() + 4;
+    let data_start = (header_start + header.len() + 1).next_multiple_of(DATA_ALIGN_BYTES);
+    let header_len = data_start - header_start;
     header.push_str(&" ".repeat(header_len - header.len() - 1));
     header.push('\n');
 
-    // Eight extents of twenty digits do not fill a version 1 header.
+    // Always fits: tensors have at most eight extents of at most twenty digits.
     let header_len = u16::try_from(header_len).unwrap_or(u16::MAX);
-    let mut file = Vec::with_capacity(end + tensor.bytes().len());
+    let mut file = Vec::with_capacity(data_start + tensor.bytes().len());
     file.extend_from_slice(MAGIC);
     file.extend_from_slice(&[1, 0]);
     file.extend_from_slice(&header_len.to_le_bytes());
@@ -148,11 +154,13 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
     Ok(file)
 }
 
+/// Splits off the first `N` bytes.
 fn split<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), NpyError> {
     let missing = || NpyError::Truncated { expected: N.saturating_sub(bytes.len()) };
-    bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest)).ok_or_else(missing)
+    bytes.split_first_chunk::<N>().map(|(first, rest)| (*first, rest)).ok_or_else(missing)
 }
 
+/// Returns the element type of NumPy's name.
 fn dtype_of(descr: &str) -> Result<DType, NpyError> {
     Ok(match descr {
         "<f2" => DType::F16,
@@ -171,6 +179,7 @@ fn dtype_of(descr: &str) -> Result<DType, NpyError> {
     })
 }
 
+/// Returns NumPy's name of an element type.
 fn descr_of(dtype: DType) -> Result<&'static str, NpyError> {
     Ok(match dtype {
         DType::F16 => "<f2",
@@ -199,11 +208,11 @@ struct Header {
 
 impl Header {
     fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
-        let mut text = Literal { bytes, at: 0 };
+        let mut text = Literal { bytes, offset: 0 };
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
         text.expect(b'{', "a dictionary")?;
         while !text.eat(b'}') {
-            let at = text.at;
+            let key_offset = text.offset;
             let key = text.string()?;
             text.expect(b':', "':'")?;
             match key.as_str() {
@@ -212,7 +221,7 @@ impl Header {
                 "shape" => shape = Some(text.extents()?),
                 _ => {
                     let found = format!("key {key:?}");
-                    return Err(NpyError::Header { at, found, expected: KEYS });
+                    return Err(NpyError::Header { at: key_offset, found, expected: KEYS });
                 }
             }
             if !text.eat(b',') {
@@ -221,7 +230,7 @@ impl Header {
             }
         }
         text.end()?;
-        let at = text.at;
+        let at = text.offset;
         let missing =
             |key: &str| NpyError::Header { at, found: format!("no {key}"), expected: KEYS };
         Ok(Self {
@@ -237,24 +246,26 @@ const KEYS: &str = "descr, fortran_order and shape";
 /// A parser of Python literals.
 struct Literal<'a> {
     bytes: &'a [u8],
-    at: usize,
+    /// The offset of the unread bytes.
+    offset: usize,
 }
 
 impl Literal<'_> {
     fn rest(&self) -> &[u8] {
-        self.bytes.get(self.at..).unwrap_or_default()
+        self.bytes.get(self.offset..).unwrap_or_default()
     }
 
     fn skip_space(&mut self) {
         let blank = self.rest().iter().take_while(|b| b.is_ascii_whitespace()).count();
-        self.at += blank;
+        self.offset += blank;
     }
 
+    /// Reads `byte` if it is the next one. Returns whether it is.
     fn eat(&mut self, byte: u8) -> bool {
         self.skip_space();
-        let found = self.rest().first() == Some(&byte);
-        self.at += usize::from(found);
-        found
+        let is_next = self.rest().first() == Some(&byte);
+        self.offset += usize::from(is_next);
+        is_next
     }
 
     fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), NpyError> {
@@ -267,7 +278,7 @@ impl Literal<'_> {
             [] => "the end".to_owned(),
             _ => format!("{:?}", String::from_utf8_lossy(shown)),
         };
-        NpyError::Header { at: self.at, found, expected }
+        NpyError::Header { at: self.offset, found, expected }
     }
 
     fn string(&mut self) -> Result<String, NpyError> {
@@ -280,7 +291,7 @@ impl Literal<'_> {
         match end.and_then(|end| inner.split_at_checked(end)) {
             Some((text, [last, ..])) if *last == quote => {
                 let text = String::from_utf8_lossy(text).into_owned();
-                self.at += end.unwrap_or_default() + 2;
+                self.offset += end.unwrap_or_default() + 2;
                 Ok(text)
             }
             Some(_) | None => Err(self.unexpected("a quoted string without escapes")),
@@ -291,7 +302,7 @@ impl Literal<'_> {
         self.skip_space();
         for (word, value) in [("True", true), ("False", false)] {
             if self.rest().starts_with(word.as_bytes()) {
-                self.at += word.len();
+                self.offset += word.len();
                 return Ok(value);
             }
         }
@@ -317,7 +328,7 @@ impl Literal<'_> {
         let text = self.rest().get(..digits).and_then(|d| std::str::from_utf8(d).ok());
         let value = text.and_then(|text| text.parse().ok());
         let value = value.ok_or_else(|| self.unexpected("an extent"))?;
-        self.at += digits;
+        self.offset += digits;
         Ok(value)
     }
 
@@ -333,13 +344,14 @@ mod tests {
 
     use super::*;
 
+    /// Encodes a file of version 1 with this header.
     fn file(header: &str, data: &[u8]) -> Vec<u8> {
         let len = u16::try_from(header.len()).unwrap();
         [MAGIC, &[1, 0], &len.to_le_bytes(), header.as_bytes(), data].concat()
     }
 
     #[test]
-    fn a_file_is_laid_out_as_numpy_lays_it_out() {
+    fn files_equal_those_of_numpy() {
         let tensor =
             Tensor::from_slice(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
         let mut expected = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
@@ -350,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_tensors_are_read_back() {
         let line = Shape::new(&[2]).unwrap();
         let tensors = [
             Tensor::from_slice(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
@@ -371,48 +383,48 @@ mod tests {
         for tensor in tensors {
             let file = write(&tensor).unwrap();
             assert_eq!((file.len() - tensor.bytes().len()) % DATA_ALIGN_BYTES, 0);
-            let back = read(&file).unwrap();
-            assert_eq!(back.desc(), tensor.desc());
-            assert_eq!(back.bytes(), tensor.bytes());
+            let actual = read(&file).unwrap();
+            assert_eq!(actual.desc(), tensor.desc());
+            assert_eq!(actual.bytes(), tensor.bytes());
         }
     }
 
     #[test]
-    fn headers_are_read_as_python_would() {
-        let odd = "{ \"shape\":(2 ,1,) ,'fortran_order' : False,'descr':'|u1'}\n";
-        let tensor = read(&file(odd, &[7, 8])).unwrap();
+    fn headers_are_parsed_like_python_literals() {
+        let unusual = "{ \"shape\":(2 ,1,) ,'fortran_order' : False,'descr':'|u1'}\n";
+        let tensor = read(&file(unusual, &[7, 8])).unwrap();
         assert_eq!((tensor.dtype(), tensor.dims()), (DType::U8, &[2, 1][..]));
 
-        let mut second = b"\x93NUMPY\x02\x00".to_vec();
+        let mut version_2 = b"\x93NUMPY\x02\x00".to_vec();
         let header = "{'descr': '<i4', 'fortran_order': True, 'shape': (1,), }";
-        second.extend(u32::try_from(header.len()).unwrap().to_le_bytes());
-        second.extend(header.bytes());
-        second.extend([9, 0, 0, 0]);
-        assert_eq!(read(&second).unwrap().get::<i32>(), Some(&[9][..]));
+        version_2.extend(u32::try_from(header.len()).unwrap().to_le_bytes());
+        version_2.extend(header.bytes());
+        version_2.extend([9, 0, 0, 0]);
+        assert_eq!(read(&version_2).unwrap().get::<i32>(), Some(&[9][..]));
     }
 
     #[test]
-    fn elements_in_fortran_order_stand_where_numpy_has_them() {
-        let of = |shape: &str, len: u8| {
+    fn elements_in_fortran_order_are_reordered() {
+        let fortran_tensor = |shape: &str, len: u8| {
             let header = format!("{{'descr': '|u1', 'fortran_order': True, 'shape': {shape}}}");
             read(&file(&header, &(0..len).collect::<Vec<u8>>())).unwrap()
         };
         // np.asfortranarray keeps a[i, j] and stores it at i + 2 * j.
-        let tensor = of("(2, 3)", 6);
+        let tensor = fortran_tensor("(2, 3)", 6);
         assert_eq!((tensor.dims(), tensor.bytes()), (&[2, 3][..], &[0, 2, 4, 1, 3, 5][..]));
-        let tensor = of("(2, 2, 3)", 12);
+        let tensor = fortran_tensor("(2, 2, 3)", 12);
         assert_eq!(tensor.bytes(), [0, 4, 8, 2, 6, 10, 1, 5, 9, 3, 7, 11]);
-        assert_eq!(of("(1, 4)", 4).bytes(), [0, 1, 2, 3]);
-        assert_eq!(of("(2, 0, 3)", 0).dims(), [2, 0, 3]);
-        assert_eq!(of("()", 1).bytes(), [0]);
+        assert_eq!(fortran_tensor("(1, 4)", 4).bytes(), [0, 1, 2, 3]);
+        assert_eq!(fortran_tensor("(2, 0, 3)", 0).dims(), [2, 0, 3]);
+        assert_eq!(fortran_tensor("()", 1).bytes(), [0]);
         let header = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 2)}";
         let tensor = read(&file(header, &[1, 0, 2, 0, 3, 0, 4, 0])).unwrap();
         assert_eq!(tensor.get::<i16>(), Some(&[1, 3, 2, 4][..]));
     }
 
     #[test]
-    fn refusals_say_what_is_wrong() {
-        let of = |descr: &str, order: &str, shape: &str| {
+    fn errors_name_the_wrong_part() {
+        let refusal = |descr: &str, order: &str, shape: &str| {
             let header =
                 format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
             read(&file(&header, &[0; 8])).unwrap_err().to_string()
@@ -431,23 +443,26 @@ mod tests {
                 ".npy file ends within its header, expected 8 more bytes",
             ),
             (
-                of(">f4", "False", "(2,)"),
+                refusal(">f4", "False", "(2,)"),
                 "element type \">f4\", expected little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1",
             ),
-            (of("<f4", "True", "(3, 1)"), "8 bytes, expected 12 for f32[3,1]"),
-            (of("<f4", "False", "(3,)"), "8 bytes, expected 12 for f32[3]"),
-            (of("<f4", "False", "(1,)"), "8 bytes, expected 4 for f32[1]"),
+            (refusal("<f4", "True", "(3, 1)"), "8 bytes, expected 12 for f32[3,1]"),
+            (refusal("<f4", "False", "(3,)"), "8 bytes, expected 12 for f32[3]"),
+            (refusal("<f4", "False", "(1,)"), "8 bytes, expected 4 for f32[1]"),
             (
-                of("<f4", "False", "(4294967296, 4294967296)"),
+                refusal("<f4", "False", "(4294967296, 4294967296)"),
                 "shape [4294967296,4294967296] has too many elements",
             ),
-            (of("<f4", "False", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "rank is 9, expected at most 8"),
             (
-                of("<f4", "False", "(-1,)"),
+                refusal("<f4", "False", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"),
+                "rank is 9, expected at most 8",
+            ),
+            (
+                refusal("<f4", "False", "(-1,)"),
                 ".npy header at byte 51: \"-1,), }\", expected an extent",
             ),
             (
-                of("<f4", "false", "()"),
+                refusal("<f4", "false", "()"),
                 ".npy header at byte 34: \"false, 'shape': \", expected True or False",
             ),
             (
@@ -475,10 +490,10 @@ mod tests {
         for end in 0..good.len() {
             assert!(read(&good[..end]).is_err(), "cut at {end}");
         }
-        for at in 0..good.len() {
+        for offset in 0..good.len() {
             for byte in 0..=u8::MAX {
                 let mut bad = good.clone();
-                bad[at] = byte;
+                bad[offset] = byte;
                 if let Ok(tensor) = read(&bad) {
                     assert!(tensor.bytes().len() <= good.len());
                 }

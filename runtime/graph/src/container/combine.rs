@@ -1,4 +1,4 @@
-//! Combines model files, and extracts networks and stages.
+//! Combines model files, and extracts networks and stages. A stage is a network for certain input shapes.
 
 use super::stage::extents;
 use super::{ContainerError, Contents, Extent, Network, Section, Stage};
@@ -27,6 +27,7 @@ impl Contents {
         Ok(())
     }
 
+    /// Adds a section, unless an equal one exists.
     fn add_section(&mut self, section: Section) -> Result<(), ContainerError> {
         let Some(known) = self.sections.iter().find(|known| known.name == section.name) else {
             self.sections.push(section);
@@ -44,18 +45,17 @@ impl Contents {
     /// # Errors
     /// Fails if the network or stage does not exist.
     pub fn extract(self, network: &str, stage: Option<usize>) -> Result<Self, ContainerError> {
-        let known = || self.networks.iter().map(|of| of.name.clone()).collect();
-        let Some(found) = self.networks.iter().find(|of| of.name == network) else {
-            let found = network.to_owned();
-            return Err(ContainerError::NoSuchNetwork { found, known: known() });
+        let Some(source) = self.networks.iter().find(|known| known.name == network) else {
+            let known = self.networks.iter().map(|known| known.name.clone()).collect();
+            return Err(ContainerError::NoSuchNetwork { found: network.to_owned(), known });
         };
         let stages = match stage {
-            Some(index) => vec![found.stage(index)?.clone()],
-            None => found.stages.clone(),
+            Some(index) => vec![source.stage(index)?.clone()],
+            None => source.stages.clone(),
         };
         let networks = vec![Network { name: network.to_owned(), stages }];
-        let belongs = |of: &Section| of.network.as_deref().is_none_or(|name| name == network);
-        let sections = self.sections.iter().filter(|of| belongs(of)).cloned().collect();
+        let belongs = |section: &&Section| section.network.as_deref().is_none_or(|n| n == network);
+        let sections = self.sections.iter().filter(belongs).cloned().collect();
         Ok(Self { networks, sections })
     }
 }
@@ -65,16 +65,16 @@ impl Network {
     fn combine(&mut self, other: Self) -> Result<(), ContainerError> {
         for stage in other.stages {
             let place = |index: usize| format!("network {:?} stage {index}", self.name);
-            let ports = ports(&stage);
+            let new_ports = ports(&stage);
             for (index, known) in self.stages.iter().enumerate() {
-                let first = self::ports(known);
-                if first.names != ports.names {
-                    let found = format!("{} and {}", first.names_text(), ports.names_text());
+                let known_ports = ports(known);
+                if known_ports.names != new_ports.names {
+                    let (known, new) = (known_ports.names_text(), new_ports.names_text());
                     let expected = "the same input and output names and types";
-                    return Err(conflict(place(index), found, expected));
+                    return Err(conflict(place(index), format!("{known} and {new}"), expected));
                 }
-                if first.shapes == ports.shapes {
-                    let found = format!("the shapes {} in both files", ports.shapes_text());
+                if known_ports.shapes == new_ports.shapes {
+                    let found = format!("the shapes {} in both files", new_ports.shapes_text());
                     return Err(conflict(place(index), found, "different shapes in each stage"));
                 }
             }
@@ -99,14 +99,15 @@ struct Ports {
 impl Ports {
     fn names_text(&self) -> String {
         let (inputs, outputs) = &self.names;
-        let inputs: Vec<String> = inputs.iter().map(|(name, of)| format!("{name} {of}")).collect();
+        let input = |(name, type_text): &(String, String)| format!("{name} {type_text}");
+        let inputs: Vec<String> = inputs.iter().map(input).collect();
         format!("{} -> {}", inputs.join(", "), outputs.join(", "))
     }
 
     fn shapes_text(&self) -> String {
-        let shape = |(name, extents): (&(String, String), &Vec<Extent>)| {
+        let shape = |((name, _), extents): (&(String, String), &Vec<Extent>)| {
             let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();
-            format!("{} [{}]", name.0, extents.join(","))
+            format!("{name} [{}]", extents.join(","))
         };
         let inputs = self.names.0.iter().zip(&self.shapes).map(shape);
         inputs.collect::<Vec<_>>().join(", ")
@@ -121,10 +122,10 @@ fn ports(stage: &Stage) -> Ports {
     };
     let (mut inputs, mut shapes) = (Vec::new(), Vec::new());
     for value in values(&graph.inputs) {
-        let Source::Input(of) = &value.source else { continue };
-        let TensorType { dtype, dims } = of;
+        let Source::Input(tensor_type) = &value.source else { continue };
+        let TensorType { dtype, dims } = tensor_type;
         inputs.push((value.name.clone(), format!("{dtype} of rank {}", dims.len())));
-        shapes.push(extents(of, stage.shapes.get(&value.name)));
+        shapes.push(extents(tensor_type, stage.shapes.get(&value.name)));
     }
     let outputs = values(&graph.outputs).into_iter().map(|value| value.name).collect();
     Ports { names: (inputs, outputs), shapes }

@@ -1,4 +1,5 @@
-//! The identity of a model's graphs and weights, and the section with its prepacked weights.
+//! Sections of a model file with results of compilation: prepacked weights (weights in the layout that kernels read) and
+//! programs for accelerators. Also the identity of a model's content, which tells whether they fit the model.
 
 use udo_api::DType;
 
@@ -60,31 +61,35 @@ impl Container {
     }
 
     /// Returns the precompiled programs of a stage. They are not validated here: each has a digest of its own.
-    pub(super) fn compiled(&self, of: &Stage<usize>) -> Vec<Compiled> {
-        let is_it = |stage: &Stage<usize>| stage.graph == of.graph && stage.shapes == of.shapes;
-        // Equal networks share programs.
-        let stage = |network: Option<&str>| {
-            let mut all = self.networks().iter().filter(|known| Some(&*known.name) == network);
-            all.find_map(|known| known.stages.iter().position(is_it))
+    pub(super) fn compiled(&self, requested: &Stage<usize>) -> Vec<Compiled> {
+        let is_equal = |stage: &Stage<usize>| {
+            stage.graph == requested.graph && stage.shapes == requested.shapes
+        };
+        // Networks with equal stages share programs, so the stage is looked up in the section's network.
+        let equal_stage = |network: Option<&str>| {
+            let mut named = self.networks().iter().filter(|known| Some(&*known.name) == network);
+            named.find_map(|known| known.stages.iter().position(is_equal))
         };
         let compiled = |section: &SectionJson| {
             let target = section.name.strip_prefix(COMPILED)?.to_owned();
-            let stage = stage(section.network.as_deref())?;
+            let stage = equal_stage(section.network.as_deref())?;
             Some(Compiled { target, stage, bytes: self.tensors.bytes(section)? })
         };
         self.sections.iter().filter_map(compiled).collect()
     }
 
-    /// Whether bytes are a model file with prepacked weights.
+    /// Whether bytes are a model file with prepacked weights. Searches the header for the section's name without parsing
+    /// it, which is fast.
     pub fn is_prepared(bytes: &ModelBytes) -> bool {
         let (bytes, name) = (bytes.as_ref(), PREPARED.as_bytes());
-        let header = bytes.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
-        let header = usize::try_from(header).unwrap_or(0).min(bytes.len());
-        let header = bytes.get(..header).unwrap_or_default();
-        super::sniff(bytes) && header.windows(name.len()).any(|at| at == name)
+        let header_len = bytes.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+        let header_len = usize::try_from(header_len).unwrap_or(0).min(bytes.len());
+        let header = bytes.get(..header_len).unwrap_or_default();
+        super::sniff(bytes) && header.windows(name.len()).any(|window| window == name)
     }
 }
 
+/// Whether a tensor of the file is the content of a section.
 pub(super) fn is_of_section(sections: &[SectionJson], tensor: &str) -> bool {
     sections.iter().any(|section| section.tensor == tensor)
 }

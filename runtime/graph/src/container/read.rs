@@ -1,4 +1,4 @@
-//! Reads model files.
+//! Reads model files: checks the metadata of the whole file when it is opened, and each tensor when it is used.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Arguments;
@@ -67,9 +67,9 @@ impl Container {
         let graphs: Vec<GraphJson> = parsed(&metadata, key::GRAPHS)?;
         let sections: Vec<SectionJson> = parsed(&metadata, key::SECTIONS)?;
         let sums: BTreeMap<String, String> = parsed(&metadata, key::TENSORS)?;
-        let of_graphs = sums.iter().filter(|(name, _)| !is_of_section(&sections, name));
+        let graph_tensors = sums.iter().filter(|(name, _)| !is_of_section(&sections, name));
         let text = metadata.get(key::GRAPHS).map_or("", String::as_str);
-        let content = content(text, of_graphs.map(|(name, sum)| (&**name, &**sum)));
+        let content = content(text, graph_tensors.map(|(name, sum)| (&**name, &**sum)));
         let file = bytes.0.clone();
         let tensors = Tensors { file, entries: tensors, sums, cached: Mutex::default() };
         let networks = networks.into_iter().map(network).collect();
@@ -146,20 +146,20 @@ impl Container {
         let mut inputs = Vec::with_capacity(json.inputs.len());
         for (index, &id) in json.inputs.iter().enumerate() {
             let place = format!("graph {} input {index}", stage.graph);
-            let Some(ValueJson { name, of: Some(of), .. }) = value(id) else {
+            let Some(ValueJson { name, tensor_type: Some(json), .. }) = value(id) else {
                 return Err(ContainerError::malformed(place, "no type", "an input with a type"));
             };
-            inputs.push((name.clone(), tensor_type(format_args!("{place}"), of)?));
+            inputs.push((name.clone(), tensor_type(format_args!("{place}"), json)?));
         }
-        // Backwards, so that the positions before it stay valid.
+        // Insert from the last to the first, so that the indices of the others stay valid.
         for (index, default) in json.defaults.iter().enumerate().rev() {
             let place = format!("graph {} default {index}", stage.graph);
             let Some(ValueJson { name, .. }) = value(default.value) else {
                 return Err(ContainerError::malformed(place, "no value", "a constant"));
             };
             if is_given(name) {
-                let of = tensor_type(format_args!("{place}"), &default.of)?;
-                inputs.insert(default.before.min(inputs.len()), (name.clone(), of));
+                let declared = tensor_type(format_args!("{place}"), &default.tensor_type)?;
+                inputs.insert(default.before.min(inputs.len()), (name.clone(), declared));
             }
         }
         Ok(inputs)
@@ -224,14 +224,16 @@ impl Container {
         Ok(Contents { networks, sections: self.sections()? })
     }
 
+    /// Returns the stored graph of a stage.
     fn graph_json(&self, stage: &Stage<usize>) -> Result<&GraphJson, ContainerError> {
-        let none = || {
+        let missing = || {
             let (found, graphs) = (format!("graph {}", stage.graph), self.graphs.len());
             ContainerError::malformed("a stage", found, format!("one of the file's {graphs}"))
         };
-        self.graphs.get(stage.graph).ok_or_else(none)
+        self.graphs.get(stage.graph).ok_or_else(missing)
     }
 
+    /// Checks the names of networks and the shapes of their stages.
     fn check_networks(&self) -> Result<(), ContainerError> {
         let mut names = HashSet::new();
         for network in &self.networks {
@@ -254,6 +256,7 @@ impl Container {
     }
 }
 
+/// Checks the name and version of the format.
 fn check_version(metadata: &BTreeMap<String, String>) -> Result<(), ContainerError> {
     let format = metadata.get(key::FORMAT);
     if format.is_none_or(|format| format != FORMAT) {
@@ -273,9 +276,11 @@ fn check_version(metadata: &BTreeMap<String, String>) -> Result<(), ContainerErr
     }
 }
 
+/// Checks the checksum of the metadata. Keys of other tools are not part of it.
 fn check_sum(metadata: &BTreeMap<String, String>) -> Result<(), ContainerError> {
-    let own = metadata.iter().filter(|(key, _)| *key == key::FORMAT || key.starts_with("udo."));
-    let found = hex(key::sum(own.map(|(key, text)| (key.as_str(), text.as_str()))));
+    let is_summed = |key: &String| key == key::FORMAT || key.starts_with("udo.");
+    let entries = metadata.iter().filter(|(key, _)| is_summed(key));
+    let found = hex(key::sum(entries.map(|(key, text)| (key.as_str(), text.as_str()))));
     let expected = metadata.get(key::CHECKSUM).cloned().unwrap_or_default();
     if found == expected || UNCHECKED {
         return Ok(());
@@ -284,6 +289,7 @@ fn check_sum(metadata: &BTreeMap<String, String>) -> Result<(), ContainerError> 
     Err(ContainerError::Damaged { place: "the header".to_owned(), found, expected })
 }
 
+/// Parses the JSON under a key of the metadata.
 fn parsed<T: DeserializeOwned>(
     metadata: &BTreeMap<String, String>,
     key: &str,
@@ -296,12 +302,13 @@ fn parsed<T: DeserializeOwned>(
     serde_json::from_str(text).map_err(|error| ContainerError::malformed(place(), error, expected))
 }
 
+/// Converts a network. Its stages refer to graphs by index.
 fn network(json: NetworkJson) -> Network<usize> {
     let extents = |extents: &Vec<Option<ExtentJson>>| {
         extents.iter().map(|json| ExtentJson::extent(json.as_ref())).collect()
     };
     let stages = json.stages.iter().map(|json| Stage {
-        shapes: json.shapes.iter().map(|(name, of)| (name.clone(), extents(of))).collect(),
+        shapes: json.shapes.iter().map(|(name, shape)| (name.clone(), extents(shape))).collect(),
         source: Provenance::from_json(&json.source),
         graph: json.graph,
     });
@@ -314,6 +321,7 @@ pub(super) struct Tensors {
     file: Bytes,
     entries: HashMap<String, Entry>,
     sums: BTreeMap<String, String>,
+    /// The tensors created so far, with rank 1.
     cached: Mutex<HashMap<String, Tensor>>,
 }
 
@@ -324,14 +332,15 @@ impl Tensors {
         Some(ModelBytes(self.file.slice(entry.bytes.clone())))
     }
 
+    /// Returns a tensor of the file with the shape that `json` gives it.
     fn get(&self, place: Arguments<'_>, json: &TensorJson) -> Result<Tensor, ContainerError> {
         let elements = self.elements(place, &json.tensor)?;
-        let expected = |error: &dyn std::fmt::Display| {
+        let wrong_shape = |error: &dyn std::fmt::Display| {
             let found = format!("shape {:?} for tensor {:?}: {error}", json.shape, json.tensor);
             ContainerError::malformed(place, found, "a shape with as many elements")
         };
-        let shape = Shape::new(&json.shape).map_err(|error| expected(&error))?;
-        elements.reshaped(shape).map_err(|error| expected(&error))
+        let shape = Shape::new(&json.shape).map_err(|error| wrong_shape(&error))?;
+        elements.reshaped(shape).map_err(|error| wrong_shape(&error))
     }
 
     /// Returns the tensor called `name` with rank 1.
@@ -350,7 +359,7 @@ impl Tensors {
             return Err(ContainerError::malformed(place, found, expected));
         };
         let bytes = self.file.slice(entry.bytes.clone());
-        let found = hex(key::sum_of(dtype, &bytes));
+        let found = hex(key::sum_tensor(dtype, &bytes));
         let expected = self.sums.get(name).cloned().unwrap_or_default();
         if found != expected && !UNCHECKED {
             return Err(ContainerError::Damaged {
@@ -369,14 +378,14 @@ impl Tensors {
 fn tensor(place: Arguments<'_>, dtype: DType, bytes: Bytes) -> Result<Tensor, ContainerError> {
     let shape = Shape::new(&[bytes.len() / dtype.size_bytes().max(1)]);
     let shape = shape.map_err(|error| ContainerError::malformed(place, error, "a tensor"))?;
-    let cached = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
-        // Normalized: every non-zero byte becomes 1.
+    let tensor = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
+        // A file may store any non-zero byte for true; kernels expect 1.
         let bools: Vec<Bool> = bytes.iter().map(|&byte| Bool::from(byte != 0)).collect();
         Tensor::from_slice(shape, &bools)
     } else {
         Tensor::of_file(dtype, shape, bytes)
     };
-    cached.map_err(|error| ContainerError::malformed(place, error, "a tensor"))
+    tensor.map_err(|error| ContainerError::malformed(place, error, "a tensor"))
 }
 
 /// The state of building a graph.
@@ -387,6 +396,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Builds a graph that is nested `depth` deep; 0 is the main graph.
     fn graph(&mut self, json: &GraphJson, depth: usize) -> Result<Graph, ContainerError> {
         let mut graph = Graph::new(&json.name);
         for (index, value) in json.values.iter().enumerate() {
@@ -396,7 +406,7 @@ impl Reading<'_> {
             let place = format!("input {index}");
             let value = value_of(&mut graph, &place, id)?;
             value.source = match value.declared.take() {
-                Some(of) if depth == 0 => Source::Input(of),
+                Some(tensor_type) if depth == 0 => Source::Input(tensor_type),
                 None if depth == 0 => {
                     return Err(ContainerError::malformed(place, "no type", "a type"));
                 }
@@ -419,9 +429,9 @@ impl Reading<'_> {
                 let place = format!("graph {:?}", json.name);
                 return Err(ContainerError::malformed(place, "defaults in a subgraph", "none"));
             }
-            let of = tensor_type(format_args!("default {index}"), &default.of)?;
-            let (value, before) = (ValueId(default.value), default.before);
-            graph.defaults.push(DefaultInput { value, of, before });
+            let tensor_type = tensor_type(format_args!("default {index}"), &default.tensor_type)?;
+            let (value, index) = (ValueId(default.value), default.before);
+            graph.defaults.push(DefaultInput { value, tensor_type, index });
         }
         graph.in_place.clone_from(&json.in_place);
         graph.affinity.clone_from(&json.affinity);
@@ -435,8 +445,9 @@ impl Reading<'_> {
     fn value(&self, index: usize, json: &ValueJson) -> Result<Value, ContainerError> {
         let place = format_args!("value {index} {:?}", json.name).to_string();
         let constant = json.constant.as_ref();
-        let constant = constant.map(|of| self.tensors.get(format_args!("{place}"), of));
-        let declared = json.of.as_ref().map(|of| tensor_type(format_args!("{place}"), of));
+        let constant = constant.map(|json| self.tensors.get(format_args!("{place}"), json));
+        let declared = json.tensor_type.as_ref();
+        let declared = declared.map(|json| tensor_type(format_args!("{place}"), json));
         let source = constant.transpose()?.map_or(Source::Computed, Source::Constant);
         Ok(Value { name: json.name.clone(), source, declared: declared.transpose()? })
     }
@@ -506,11 +517,11 @@ fn value_of<'a>(
     id: u32,
 ) -> Result<&'a mut Value, ContainerError> {
     let count = graph.values.len();
-    let none = || {
+    let missing = || {
         let expected = format!("one of the graph's {count}");
         ContainerError::malformed(place, format!("value {id}"), expected)
     };
-    let value = graph.values.get_mut(ValueId(id).index()).ok_or_else(none)?;
+    let value = graph.values.get_mut(ValueId(id).index()).ok_or_else(missing)?;
     if matches!(value.source, Source::Computed) {
         return Ok(value);
     }
@@ -518,9 +529,10 @@ fn value_of<'a>(
     Err(ContainerError::malformed(place, found, "a value without a source"))
 }
 
+/// Converts a type.
 fn tensor_type(place: Arguments<'_>, json: &TypeJson) -> Result<TensorType, ContainerError> {
     let dtype = DType::from_name(&json.dtype).filter(|dtype| dtype.size_bytes() > 0);
-    let none = || {
+    let unknown = || {
         ContainerError::malformed(
             place,
             format!("type {:?}", json.dtype),
@@ -532,5 +544,5 @@ fn tensor_type(place: Arguments<'_>, json: &TypeJson) -> Result<TensorType, Cont
         Some(DimJson::Named(name)) => DimSpec::Named(name.clone()),
         None => DimSpec::Unknown,
     };
-    Ok(TensorType { dtype: dtype.ok_or_else(none)?, dims: json.dims.iter().map(dim).collect() })
+    Ok(TensorType { dtype: dtype.ok_or_else(unknown)?, dims: json.dims.iter().map(dim).collect() })
 }

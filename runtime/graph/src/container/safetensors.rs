@@ -1,5 +1,5 @@
 //! The outer file format, safetensors: eight bytes with the length of a header, the header, and the elements of all
-//! tensors without gaps.
+//! tensors without gaps (<https://github.com/huggingface/safetensors>).
 //!
 //! Every number is checked against the size of the file before it is used.
 
@@ -95,7 +95,7 @@ struct RawEntry {
 }
 
 impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
             type Value = Raw;
@@ -116,19 +116,20 @@ impl<'de> Deserialize<'de> for Raw {
                 Ok(raw)
             }
         }
-        from.deserialize_map(Fields)
+        deserializer.deserialize_map(Fields)
     }
 }
 
 /// Whether bytes begin like a safetensors file that this runtime wrote.
 pub(super) fn sniff(bytes: &[u8]) -> bool {
-    let Some((len, rest)) = bytes.split_first_chunk::<START>() else { return false };
-    let head = rest.get(..rest.len().min(256)).unwrap_or_default();
-    let says = |text: &[u8]| head.windows(text.len()).any(|at| at == text);
+    let Some((len, header)) = bytes.split_first_chunk::<START>() else { return false };
+    // The writer puts the metadata first, so these keys are near the start.
+    let start = header.get(..header.len().min(256)).unwrap_or_default();
+    let contains = |text: &[u8]| start.windows(text.len()).any(|window| window == text);
     u64::from_le_bytes(*len) < 1 << 32
-        && head.starts_with(b"{")
-        && says(METADATA.as_bytes())
-        && (says(br#""udo.version""#) || says(br#""format":"udo""#))
+        && start.starts_with(b"{")
+        && contains(METADATA.as_bytes())
+        && (contains(br#""udo.version""#) || contains(br#""format":"udo""#))
 }
 
 /// Parses the header of a file and checks the positions of its tensors.
@@ -137,13 +138,13 @@ pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
         return Err(invalid(format!("it has {} bytes, expected at least {START}", file.len())));
     };
     let len = u64::from_le_bytes(*len);
-    let header = usize::try_from(len).ok().filter(|&len| len <= MAX_HEADER_BYTES);
-    let Some(header) = header else {
+    let header_len = usize::try_from(len).ok().filter(|&len| len <= MAX_HEADER_BYTES);
+    let Some(header_len) = header_len else {
         let expected = format!("at most {MAX_HEADER_BYTES}");
         return Err(invalid(format!("its header has length {len}, expected {expected}")));
     };
-    let Some((header, data)) = rest.split_at_checked(header) else {
-        return Err(invalid(format!("its header has {} bytes, expected {header}", rest.len())));
+    let Some((header, data)) = rest.split_at_checked(header_len) else {
+        return Err(invalid(format!("its header has {} bytes, expected {header_len}", rest.len())));
     };
     parse(header, data.len())
 }
@@ -210,10 +211,10 @@ fn check_positions(
 
 /// Returns the size of a tensor in bytes.
 fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, ContainerError> {
-    let own = DType::ALL
+    let supported = DType::ALL
         .into_iter()
         .filter_map(|dtype| Some((dtype_name(dtype)?, dtype.size_bytes().checked_mul(8)?)));
-    let bits = own.chain(OTHERS).find(|(known, _)| *known == entry.dtype);
+    let bits = supported.chain(OTHERS).find(|(known, _)| *known == entry.dtype);
     let Some((_, bits)) = bits else {
         return Err(invalid(format!(
             "tensor {name:?} has elements of unknown type {:?}",

@@ -1,4 +1,5 @@
-//! The JSON schema of the metadata. `docs/model-format.md` describes each key.
+//! The JSON schema of a model file's metadata: networks, stages, graphs, and where the tensors of the file are used.
+//! `docs/model-format.md` describes each key.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +34,7 @@ pub(super) enum ExtentJson {
     Range(RangeJson),
 }
 
+/// The allowed extents of a dimension, and the one to optimize for.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RangeJson {
@@ -71,7 +73,7 @@ pub(super) struct SourceJson {
     pub(super) flags: Vec<String>,
 }
 
-/// A section of the file.
+/// A section of the file: additional data, stored as a tensor.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SectionJson {
@@ -105,27 +107,30 @@ pub(super) struct GraphJson {
     pub(super) affinity: Vec<String>,
 }
 
+/// An input with a default.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DefaultJson {
     /// The index of the constant among the values.
     pub(super) value: u32,
     #[serde(rename = "type")]
-    pub(super) of: TypeJson,
-    /// The number of inputs before it.
+    pub(super) tensor_type: TypeJson,
+    /// The number of inputs before it in the model.
     pub(super) before: usize,
 }
 
+/// A value of a graph.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValueJson {
     pub(super) name: String,
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub(super) of: Option<TypeJson>,
+    pub(super) tensor_type: Option<TypeJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) constant: Option<TensorJson>,
 }
 
+/// The type of a value: element type and dimensions.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TypeJson {
@@ -134,6 +139,7 @@ pub(super) struct TypeJson {
     pub(super) dims: Vec<Option<DimJson>>,
 }
 
+/// A dimension: a fixed extent, or a name that stands for equal extents.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum DimJson {
@@ -141,7 +147,7 @@ pub(super) enum DimJson {
     Named(String),
 }
 
-/// A tensor of the file, with a shape.
+/// A tensor of the file by name, with a shape.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TensorJson {
@@ -149,9 +155,11 @@ pub(super) struct TensorJson {
     pub(super) shape: Vec<usize>,
 }
 
+/// A node of a graph.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeJson {
+    /// The permanent id, which does not change when nodes move.
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) op: String,
@@ -164,7 +172,7 @@ pub(super) struct NodeJson {
     pub(super) attrs: Vec<(String, AttrJson)>,
 }
 
-/// Floats are strings: JSON cannot represent infinities and NaN, and few JSON readers keep every digit.
+/// The value of an attribute. Floats are strings: JSON cannot represent infinities and NaN, and few JSON readers keep every digit.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AttrJson {

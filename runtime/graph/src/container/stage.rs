@@ -1,4 +1,5 @@
-//! Input shapes of stages, and the choice of the stage that fits given shapes.
+//! Stages of a network: one graph per range of input shapes. Checks and applies their shapes, and chooses the stage that
+//! fits given input shapes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +59,7 @@ pub(super) fn check(
     let mut dims = Dims::new();
     for (name, extents) in shapes {
         let place = format!("{place} input {name:?}");
-        let Some((_, of)) = inputs.iter().find(|(input, _)| input == name) else {
+        let Some((_, declared)) = inputs.iter().find(|(input, _)| input == name) else {
             let known: Vec<&String> = inputs.iter().map(|(name, _)| name).collect();
             return Err(ContainerError::malformed(
                 place,
@@ -67,10 +68,10 @@ pub(super) fn check(
             ));
         };
         let found = shape(extents);
-        if of.dims.len() != extents.len() {
-            return Err(ContainerError::malformed(place, found, of));
+        if declared.dims.len() != extents.len() {
+            return Err(ContainerError::malformed(place, found, declared));
         }
-        for (dim, &extent) in of.dims.iter().zip(extents) {
+        for (dim, &extent) in declared.dims.iter().zip(extents) {
             let fits = match (dim, extent) {
                 (_, Extent::Any) | (DimSpec::Unknown, Extent::Fixed(_)) => true,
                 (_, Extent::Range { min, opt, max })
@@ -83,7 +84,7 @@ pub(super) fn check(
                 (DimSpec::Named(name), _) => *dims.entry(name.clone()).or_insert(extent) == extent,
             };
             if !fits {
-                let expected = format!("{of}, with one extent or range for each name");
+                let expected = format!("{declared}, with one extent or range for each name");
                 return Err(ContainerError::malformed(place, found, expected));
             }
         }
@@ -96,11 +97,10 @@ pub(super) fn bind(
     mut graph: Graph,
     shapes: &BTreeMap<String, Vec<Extent>>,
 ) -> Result<BoundStage, ContainerError> {
-    let input = |(name, of): (&String, &TensorType)| (name.clone(), of.clone());
-    let inputs: Vec<_> = inputs(&mut graph).map(|(name, of)| input((name, of))).collect();
-    let dims = check("the stage", &inputs, shapes)?;
-    for (name, of) in self::inputs(&mut graph) {
-        bind_type(of, shapes.get(name), &dims);
+    let types: Vec<_> = inputs(&mut graph).map(|(name, ty)| (name.clone(), ty.clone())).collect();
+    let dims = check("the stage", &types, shapes)?;
+    for (name, tensor_type) in inputs(&mut graph) {
+        bind_type(tensor_type, shapes.get(name), &dims);
     }
     let range = |(name, extent): (String, Extent)| match extent {
         Extent::Range { min, max, .. } => Some((name, min..=max)),
@@ -112,20 +112,20 @@ pub(super) fn bind(
 /// Returns the inputs of a graph and their types.
 fn inputs(graph: &mut Graph) -> impl Iterator<Item = (&String, &mut TensorType)> {
     graph.values.iter_mut().filter_map(|value| match &mut value.source {
-        Source::Input(of) => Some((&value.name, of)),
+        Source::Input(tensor_type) => Some((&value.name, tensor_type)),
         Source::Constant(_) | Source::Computed | Source::Outer => None,
     })
 }
 
 /// Fixes the extents of an input that the stage fixes.
-fn bind_type(of: &mut TensorType, shape: Option<&Vec<Extent>>, dims: &Dims) {
-    for (axis, dim) in of.dims.iter_mut().enumerate() {
-        let own = shape.and_then(|shape| shape.get(axis));
+fn bind_type(tensor_type: &mut TensorType, shape: Option<&Vec<Extent>>, dims: &Dims) {
+    for (axis, dim) in tensor_type.dims.iter_mut().enumerate() {
+        let listed = shape.and_then(|shape| shape.get(axis));
         let named = match dim {
             DimSpec::Named(name) => dims.get(name),
             DimSpec::Fixed(_) | DimSpec::Unknown => None,
         };
-        if let Some(Extent::Fixed(extent)) = named.or(own) {
+        if let Some(Extent::Fixed(extent)) = named.or(listed) {
             *dim = DimSpec::Fixed(*extent);
         }
     }
@@ -139,18 +139,18 @@ fn shape(extents: &[Extent]) -> String {
 
 /// Formats the input shapes of a stage.
 fn input_text(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> String {
-    let input = |(name, of): &(String, TensorType)| match shapes.get(name) {
-        Some(extents) => format!("{name} {}{}", of.dtype, shape(extents)),
-        None => format!("{name} {of}"),
+    let input = |(name, tensor_type): &(String, TensorType)| match shapes.get(name) {
+        Some(extents) => format!("{name} {}{}", tensor_type.dtype, shape(extents)),
+        None => format!("{name} {tensor_type}"),
     };
     inputs.iter().map(input).collect::<Vec<_>>().join(", ")
 }
 
-/// How well shapes fit a stage.
+/// A measure of how well shapes fit a stage. Smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Exact,
-    /// Within ranges; the value is the distance from their upper ends.
+    /// Within ranges: the product of the non-zero distances from their upper ends.
     Within(u128),
 }
 
@@ -161,29 +161,30 @@ fn fit(accepted: &[Extent], found: &[usize]) -> Option<Fit> {
     }
     let mut fit = Fit::Exact;
     for (&extent, &found) in accepted.iter().zip(found) {
-        let below = match extent {
+        let distance = match extent {
             Extent::Fixed(extent) => (extent == found).then_some(0),
             Extent::Range { min, max, .. } => {
                 (min..=max).contains(&found).then(|| max.abs_diff(found))
             }
             Extent::Any => Some(usize::MAX),
         }?;
-        fit = fit.and(below);
+        fit = fit.and(distance);
     }
     Some(fit)
 }
 
 impl Fit {
-    /// Combines the fit with another extent that is `below` the end of its range: the product of all non-zero distances.
-    fn and(self, below: usize) -> Self {
-        let below = u128::try_from(below).unwrap_or(u128::MAX);
+    /// Adds an extent with this distance from the upper end of its range.
+    fn and(self, distance: usize) -> Self {
+        let distance = u128::try_from(distance).unwrap_or(u128::MAX);
         match self {
-            _ if below == 0 => self,
-            Self::Exact => Self::Within(below),
-            Self::Within(before) => Self::Within(before.saturating_mul(below)),
+            _ if distance == 0 => self,
+            Self::Exact => Self::Within(distance),
+            Self::Within(product) => Self::Within(product.saturating_mul(distance)),
         }
     }
 
+    /// Combines the fits of two inputs.
     fn both(self, other: Self) -> Self {
         match (self, other) {
             (fit, Self::Exact) | (Self::Exact, fit) => fit,
@@ -256,18 +257,18 @@ impl StageChoice {
         let mut best: Option<(Fit, usize)> = None;
         for (index, stage) in self.stages.iter().enumerate() {
             let fit = fit_all(stage, &given);
-            if let Some(fit) = fit.filter(|fit| best.is_none_or(|(before, _)| *fit < before)) {
+            if let Some(fit) = fit.filter(|fit| best.is_none_or(|(best_fit, _)| *fit < best_fit)) {
                 best = Some((fit, index));
             }
         }
         match (best, self.stages.as_slice()) {
             (Some((_, index)), [_]) => Ok(index),
-            (Some((_, index)), stages) if are_told_apart(stages, &given) => Ok(index),
+            (Some((_, index)), stages) if are_distinguished(stages, &given) => Ok(index),
             (Some(_), _) => {
                 let (network, known) = (self.network.clone(), self.known.clone());
                 Err(ContainerError::SeveralStages { network, known })
             }
-            (None, [only]) if reshapes(only, &given) => Ok(0),
+            (None, [only]) if fits_reshaped(only, &given) => Ok(0),
             (None, _) => {
                 let (network, known) = (self.network.clone(), self.known.clone());
                 Err(ContainerError::NoStage { network, found: self.given_text(&given), known })
@@ -287,7 +288,7 @@ impl StageChoice {
 }
 
 /// Whether a stage fits inputs of these shapes after each is reshaped to as many elements.
-fn reshapes<'a>(inputs: &StageInputs, given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
+fn fits_reshaped<'a>(inputs: &StageInputs, given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
     let product = |n: usize, extent: usize| n.checked_mul(extent);
     inputs.iter().all(|(name, extents)| {
         let Some(found) = given(name) else { return true };
@@ -300,13 +301,14 @@ fn reshapes<'a>(inputs: &StageInputs, given: &impl Fn(&str) -> Option<&'a [usize
 }
 
 /// Returns the extents of an input in a stage.
-pub(super) fn extents(of: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Extent> {
-    let extent = |(axis, dim): (usize, &DimSpec)| match (shape.and_then(|of| of.get(axis)), dim) {
+pub(super) fn extents(tensor_type: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Extent> {
+    let listed = |axis: usize| shape.and_then(|shape| shape.get(axis));
+    let extent = |(axis, dim): (usize, &DimSpec)| match (listed(axis), dim) {
         (_, DimSpec::Fixed(extent)) => Extent::Fixed(*extent),
         (Some(extent), _) => *extent,
         (None, DimSpec::Named(_) | DimSpec::Unknown) => Extent::Any,
     };
-    of.dims.iter().enumerate().map(extent).collect()
+    tensor_type.dims.iter().enumerate().map(extent).collect()
 }
 
 /// The extents of each input of a stage.
@@ -318,15 +320,15 @@ fn stage_inputs(
     shapes: &BTreeMap<String, Vec<Extent>>,
 ) -> StageInputs {
     let mut dims = Dims::new();
-    for (name, of) in inputs {
-        for (dim, extent) in of.dims.iter().zip(extents(of, shapes.get(name))) {
+    for (name, declared) in inputs {
+        for (dim, extent) in declared.dims.iter().zip(extents(declared, shapes.get(name))) {
             if let (DimSpec::Named(name), Extent::Fixed(_) | Extent::Range { .. }) = (dim, extent) {
                 dims.insert(name.clone(), extent);
             }
         }
     }
-    let input = |(name, of): &(String, TensorType)| {
-        let extents = extents(of, shapes.get(name)).into_iter().zip(&of.dims);
+    let input = |(name, declared): &(String, TensorType)| {
+        let extents = extents(declared, shapes.get(name)).into_iter().zip(&declared.dims);
         let extents = extents.map(|(extent, dim)| match (extent, dim) {
             (Extent::Any, DimSpec::Named(name)) => dims.get(name).copied().unwrap_or(extent),
             (Extent::Any | Extent::Fixed(_) | Extent::Range { .. }, _) => extent,
@@ -337,23 +339,24 @@ fn stage_inputs(
 }
 
 /// Whether the given inputs have different extents in different stages.
-fn are_told_apart<'a>(
+fn are_distinguished<'a>(
     stages: &[StageInputs],
     given: &impl Fn(&str) -> Option<&'a [usize]>,
 ) -> bool {
     let Some((first, others)) = stages.split_first() else { return false };
     first.iter().filter(|(name, _)| given(name).is_some()).any(|(name, extents)| {
-        let same =
-            |stage: &StageInputs| stage.iter().any(|(input, of)| input == name && of == extents);
-        !others.iter().all(same)
+        let is_equal = |stage: &StageInputs| {
+            stage.iter().any(|(input, other)| input == name && other == extents)
+        };
+        !others.iter().all(is_equal)
     })
 }
 
 /// Returns how well all given shapes fit a stage. Unknown inputs are refused where they are used.
 fn fit_all<'a>(inputs: &StageInputs, given: &impl Fn(&str) -> Option<&'a [usize]>) -> Option<Fit> {
-    inputs.iter().try_fold(Fit::Exact, |all, (name, extents)| match given(name) {
-        Some(found) => Some(all.both(fit(extents, found)?)),
-        None => Some(all),
+    inputs.iter().try_fold(Fit::Exact, |total, (name, extents)| match given(name) {
+        Some(found) => Some(total.both(fit(extents, found)?)),
+        None => Some(total),
     })
 }
 
@@ -371,7 +374,8 @@ impl<G> Network<G> {
     }
 }
 
-/// Prepares a graph for the shapes of its stages: a dimension that a stage gives a range gets a name.
+/// Names the unknown dimensions of a graph for which a stage has a range: compiled graphs refer to variable dimensions by
+/// name. Then checks the shapes of the stages.
 ///
 /// # Errors
 /// Fails if shapes do not fit the graph's inputs, or two stages have the same shapes.
@@ -379,21 +383,21 @@ pub fn ready(
     graph: &mut Graph,
     stages: &[BTreeMap<String, Vec<Extent>>],
 ) -> Result<(), ContainerError> {
-    for (name, of) in inputs(graph) {
-        let ranged = |axis: usize| {
+    for (name, tensor_type) in inputs(graph) {
+        let has_range = |axis: usize| {
             let extent = |shapes: &BTreeMap<_, Vec<_>>| shapes.get(name)?.get(axis).copied();
             stages.iter().any(|shapes| matches!(extent(shapes), Some(Extent::Range { .. })))
         };
-        for (axis, dim) in of.dims.iter_mut().enumerate() {
-            if *dim == DimSpec::Unknown && ranged(axis) {
+        for (axis, dim) in tensor_type.dims.iter_mut().enumerate() {
+            if *dim == DimSpec::Unknown && has_range(axis) {
                 *dim = DimSpec::Named(format!("{name}.{axis}"));
             }
         }
     }
-    let inputs: Vec<_> = inputs(graph).map(|(name, of)| (name.clone(), of.clone())).collect();
+    let types: Vec<_> = inputs(graph).map(|(name, ty)| (name.clone(), ty.clone())).collect();
     for (index, shapes) in stages.iter().enumerate() {
-        check(&format!("stage {index}"), &inputs, shapes)?;
-        if let Some(first) = stages.iter().take(index).position(|before| before == shapes) {
+        check(&format!("stage {index}"), &types, shapes)?;
+        if let Some(first) = stages.iter().take(index).position(|previous| previous == shapes) {
             let found = format!("the shapes of stage {first}");
             return Err(ContainerError::malformed(
                 format!("stage {index}"),

@@ -1,4 +1,4 @@
-//! Tests of model files: what is written comes back, and nothing else does.
+//! Tests of model files: reading a written file returns the same content.
 
 use std::path::Path;
 
@@ -58,8 +58,8 @@ fn read(contents: &Contents) -> Container {
     Container::read(&bytes(contents)).unwrap()
 }
 
-/// The graph that comes back.
-fn again(graph: &Graph) -> Graph {
+/// Writes a graph to a file and reads it back.
+fn round_trip(graph: &Graph) -> Graph {
     let container = read(&contents(graph.clone()));
     let network = container.network(None).unwrap();
     container.bound(network.stage(0).unwrap(), &graph.name).unwrap().graph
@@ -73,7 +73,7 @@ fn constants(graph: &Graph) -> impl Iterator<Item = &Tensor> {
 }
 
 #[test]
-fn a_graph_comes_back_as_it_was() {
+fn a_graph_is_read_back_unchanged() {
     let mut graph = Graph::parse(TEXT).unwrap();
     let table = Tensor::from_slice(Shape::new(&[2, 1]).unwrap(), &[f32::NAN, 1e-40]).unwrap();
     let texts = [("nan", Attr::Float(f64::NAN)), ("table", Attr::Tensor(table.clone()))];
@@ -82,30 +82,30 @@ fn a_graph_comes_back_as_it_was() {
     graph.nodes[1].attrs.push(("both".to_owned(), Attr::Graphs(vec![Graph::new("")])));
     // The name of a dimension may be any text.
     for (value, name) in graph.values.iter_mut().zip(["12", "a b"]) {
-        if let Source::Input(of) = &mut value.source
-            && let Some(dim) = of.dims.first_mut()
+        if let Source::Input(tensor_type) = &mut value.source
+            && let Some(dim) = tensor_type.dims.first_mut()
         {
             *dim = DimSpec::Named(name.to_owned());
         }
     }
-    let again = again(&graph);
-    assert_eq!(again.to_string(), graph.to_string());
-    let Some(Attr::Tensor(found)) = again.nodes[1].attr("table") else { panic!("{again}") };
+    let actual = round_trip(&graph);
+    assert_eq!(actual.to_string(), graph.to_string());
+    let Some(Attr::Tensor(found)) = actual.nodes[1].attr("table") else { panic!("{actual}") };
     assert_eq!((found.desc(), found.bytes()), (table.desc(), table.bytes()));
-    let Some(Attr::Float(nan)) = again.nodes[1].attr("nan") else { panic!("{again}") };
+    let Some(Attr::Float(nan)) = actual.nodes[1].attr("nan") else { panic!("{actual}") };
     assert!(nan.is_nan());
-    for (found, expected) in constants(&again).zip(constants(&graph)) {
+    for (found, expected) in constants(&actual).zip(constants(&graph)) {
         assert_eq!((found.desc(), found.bytes()), (expected.desc(), expected.bytes()));
     }
-    let name = |graph: &Graph| match &graph.values[0].source {
-        Source::Input(of) => of.dims[0].clone(),
+    let first_dim = match &actual.values[0].source {
+        Source::Input(tensor_type) => &tensor_type.dims[0],
         other => panic!("{other:?}"),
     };
-    assert_eq!(name(&again), DimSpec::Named("12".to_owned()));
+    assert_eq!(*first_dim, DimSpec::Named("12".to_owned()));
 }
 
 #[test]
-fn defaults_come_back_and_are_inputs_where_they_are_given() {
+fn defaults_are_read_back_and_become_inputs_on_request() {
     let text = "graph \"g\"
   constant k: f32[1]{2.0}
   constant unread: f32[]{7.0}
@@ -116,7 +116,7 @@ fn defaults_come_back_and_are_inputs_where_they_are_given() {
   default k: f32[n] 1
 ";
     let graph = Graph::parse(text).unwrap();
-    assert_eq!(again(&graph).to_string(), text);
+    assert_eq!(round_trip(&graph).to_string(), text);
     let container = read(&contents(graph.clone()));
     let stage = container.networks()[0].stages[0].clone();
     let names = |given: &[&str]| -> Vec<String> {
@@ -131,13 +131,13 @@ fn defaults_come_back_and_are_inputs_where_they_are_given() {
     assert!(container.stage_for(network, &shapes(&[1, 1])).is_err());
 
     let mut wrong = graph;
-    wrong.defaults[1].before = 2;
+    wrong.defaults[1].index = 2;
     let error = read(&contents(wrong)).graph(&stage).unwrap_err().to_string();
     assert!(error.starts_with("graph 0: value \"k\", the default of an input, stands"), "{error}");
 }
 
 #[test]
-fn pairs_in_one_place_come_back() {
+fn in_place_pairs_are_read_back() {
     let text = "graph \"g\"
   input x: f32[2]
   y = Abs@13(x) # Abs_0
@@ -146,8 +146,8 @@ fn pairs_in_one_place_come_back() {
     let plain = Graph::parse(text).unwrap();
     let mut pairs = plain.clone();
     pairs.add_in_place(&[("x".to_owned(), "y".to_owned())]);
-    assert_eq!(again(&pairs).to_string(), format!("{text}  in_place x=y\n"));
-    assert!(again(&plain).in_place.is_empty());
+    assert_eq!(round_trip(&pairs).to_string(), format!("{text}  in_place x=y\n"));
+    assert!(round_trip(&plain).in_place.is_empty());
     let has_key = |graph: &Graph| {
         let bytes = contents(graph.clone()).to_bytes().unwrap();
         String::from_utf8_lossy(&bytes).contains("in_place")
@@ -160,7 +160,7 @@ fn pairs_in_one_place_come_back() {
 }
 
 #[test]
-fn what_pins_nodes_comes_back() {
+fn affinity_rules_are_read_back() {
     let text = "graph \"g\"
   input x: f32[2]
   y = Abs@13(x) # Abs_0
@@ -170,18 +170,18 @@ fn what_pins_nodes_comes_back() {
 ";
     let graph = Graph::parse(text).unwrap();
     assert_eq!(graph.affinity, ["0-11=dsp", "Abs_0=gpu"]);
-    assert_eq!(again(&graph).to_string(), text);
+    assert_eq!(round_trip(&graph).to_string(), text);
 }
 
 #[test]
-fn every_type_of_elements_comes_back_aligned_and_mapped() {
+fn tensors_of_all_types_are_aligned_in_the_file() {
     let mut graph = Graph::new("");
-    let types: Vec<DType> = DType::ALL.into_iter().filter(|of| of.size_bytes() > 0).collect();
+    let types: Vec<DType> = DType::ALL.into_iter().filter(|dtype| dtype.size_bytes() > 0).collect();
     for &dtype in &types {
-        // One that is aligned in the file, one that is copied, one that is empty.
+        // A tensor that is aligned in the file, one that is copied, one that is empty.
         for len in [33usize, 3, 0] {
             let elements: Vec<u8> = (0..len * dtype.size_bytes())
-                .map(|at| u8::try_from(at % 2).unwrap() * if dtype == DType::Bool { 1 } else { 77 })
+                .map(|i| u8::try_from(i % 2).unwrap() * if dtype == DType::Bool { 1 } else { 77 })
                 .collect();
             let shape = Shape::new(&[len, 1]).unwrap();
             let tensor = Tensor::from_bytes(dtype, shape, &elements).unwrap();
@@ -194,10 +194,10 @@ fn every_type_of_elements_comes_back_aligned_and_mapped() {
     contents(graph.clone()).write(&path).unwrap();
     let mapped = ModelBytes::map_file(&path).unwrap();
     let container = Container::read(&mapped).unwrap();
-    let again = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
-    assert_eq!(constants(&again).count(), types.len() * 3);
+    let actual = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
+    assert_eq!(constants(&actual).count(), types.len() * 3);
     let file = mapped.as_ref().as_ptr_range();
-    for (found, expected) in constants(&again).zip(constants(&graph)) {
+    for (found, expected) in constants(&actual).zip(constants(&graph)) {
         assert_eq!((found.desc(), found.bytes()), (expected.desc(), expected.bytes()));
         if found.size_bytes() >= ALIGN_BYTES {
             assert!(file.contains(&found.bytes().as_ptr()), "{} stays in the file", found.desc());
@@ -208,15 +208,15 @@ fn every_type_of_elements_comes_back_aligned_and_mapped() {
     let copied = ModelBytes::read(&path).unwrap();
     std::fs::write(&path, b"short").unwrap();
     let container = Container::read(&copied).unwrap();
-    let again = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
-    assert_eq!(again.to_string(), graph.to_string(), "a copy outlives {:?}", text(&path));
+    let actual = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
+    assert_eq!(actual.to_string(), graph.to_string(), "a copy outlives {:?}", text(&path));
 }
 
 #[test]
-fn equal_elements_stand_in_a_file_once() {
+fn equal_tensors_and_graphs_are_stored_once() {
     let mut graph = Graph::new("m");
-    let tensor = |dims: &[usize], of: f32| {
-        Tensor::from_slice(Shape::new(dims).unwrap(), &vec![of; 4096]).unwrap()
+    let tensor = |dims: &[usize], element: f32| {
+        Tensor::from_slice(Shape::new(dims).unwrap(), &vec![element; 4096]).unwrap()
     };
     for (name, tensor) in [
         ("w", tensor(&[4096], 1.0)),
@@ -232,7 +232,7 @@ fn equal_elements_stand_in_a_file_once() {
     graph.values[1].name = "w".to_owned();
     graph.outputs.truncate(5);
     assert_eq!(graph.outputs.len() + 1, graph.values.len());
-    // Outputs of one name are none.
+    // Two values have the name "w", which outputs may not have: a node reads them all instead.
     let node = Node::new("Concat", 13, &graph.outputs, &[]);
     let sum = graph.add_value("sum");
     graph.add_node(Node { outputs: vec![Some(sum)], ..node });
@@ -246,9 +246,9 @@ fn equal_elements_stand_in_a_file_once() {
     names.sort_unstable();
     assert_eq!(names, ["__metadata__#2", "udo.filler.0", "w", "w#2"]);
     let container = Container::read(&ModelBytes::copy_of(&file)).unwrap();
-    let [one, other] = container.networks() else { panic!("two networks") };
-    assert_eq!(one.stages[0].graph, other.stages[0].graph, "so do graphs");
-    let stored = container.graph(&one.stages[0]).unwrap().graph;
+    let [first, second] = container.networks() else { panic!("two networks") };
+    assert_eq!(first.stages[0].graph, second.stages[0].graph, "equal graphs");
+    let stored = container.graph(&first.stages[0]).unwrap().graph;
     let [w, _, v] = &stored.values[..3] else { panic!("{stored}") };
     let [Source::Constant(w), Source::Constant(v)] = [&w.source, &v.source] else {
         panic!("{stored}")
@@ -258,20 +258,20 @@ fn equal_elements_stand_in_a_file_once() {
 }
 
 #[test]
-fn sections_are_bytes_by_name() {
+fn sections_are_read_back() {
     let mut contents = contents(Graph::parse(TEXT).unwrap());
     contents.sections.push(section("hta", Some("net"), b"prepared"));
     contents.sections.push(section("empty", None, b""));
     let sections = read(&contents).sections().unwrap();
-    let said: Vec<_> = sections
+    let actual: Vec<_> = sections
         .iter()
-        .map(|of| (of.name.as_str(), of.network.as_deref(), of.bytes.bytes()))
+        .map(|section| (section.name.as_str(), section.network.as_deref(), section.bytes.bytes()))
         .collect();
-    assert_eq!(said, [("hta", Some("net"), &b"prepared"[..]), ("empty", None, b"")]);
+    assert_eq!(actual, [("hta", Some("net"), &b"prepared"[..]), ("empty", None, b"")]);
 }
 
 #[test]
-fn nodes_keep_their_ids_and_stages_what_they_were_made_of() {
+fn ids_of_nodes_and_origins_of_stages_are_read_back() {
     let mut written = contents(Graph::parse(TEXT).unwrap());
     let ids = vec![7, 3, 20, 21, 22];
     assert_eq!(written.networks[0].stages[0].graph.ids, [0, 1, 2, 3, 4]);
@@ -281,10 +281,10 @@ fn nodes_keep_their_ids_and_stages_what_they_were_made_of() {
     assert_eq!(source.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     written.networks[0].stages[0].source = source.clone();
     let container = read(&written);
-    let again = container.contents().unwrap();
-    assert_eq!(again.networks[0].stages[0].graph.ids, ids);
-    assert_eq!(again.networks[0].stages[0].source, source);
-    assert_eq!(again.to_bytes().unwrap(), written.to_bytes().unwrap(), "byte for byte");
+    let actual = container.contents().unwrap();
+    assert_eq!(actual.networks[0].stages[0].graph.ids, ids);
+    assert_eq!(actual.networks[0].stages[0].source, source);
+    assert_eq!(actual.to_bytes().unwrap(), written.to_bytes().unwrap(), "byte for byte");
     written.networks[0].stages[0].graph.ids = vec![1, 1, 2, 3, 4];
     let container = read(&written);
     let error = container.contents().unwrap_err().to_string();
@@ -295,31 +295,31 @@ fn nodes_keep_their_ids_and_stages_what_they_were_made_of() {
 }
 
 #[test]
-fn a_file_is_written_whole_or_not_at_all() {
+fn a_failed_write_changes_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.udm");
     let mut contents = contents(Graph::parse(TEXT).unwrap());
     contents.write(&path).unwrap();
-    let before = std::fs::read(&path).unwrap();
-    assert_eq!(before, contents.to_bytes().unwrap());
+    let original = std::fs::read(&path).unwrap();
+    assert_eq!(original, contents.to_bytes().unwrap());
     contents.networks[0].stages[0].graph.ids = Vec::new();
     contents.write(&path).unwrap_err();
-    assert_eq!(std::fs::read(&path).unwrap(), before, "the old one stays");
+    assert_eq!(std::fs::read(&path).unwrap(), original, "the old file stays");
     contents.networks.clear();
-    let taken = folder.path().join("folder");
-    std::fs::create_dir_all(taken.join("inner")).unwrap();
-    let error = contents.write(&taken).unwrap_err();
-    assert!(matches!(error, ContainerError::Write { path, .. } if path == taken));
+    let existing_folder = folder.path().join("folder");
+    std::fs::create_dir_all(existing_folder.join("inner")).unwrap();
+    let error = contents.write(&existing_folder).unwrap_err();
+    assert!(matches!(error, ContainerError::Write { path, .. } if path == existing_folder));
     let error = contents.write(&folder.path().join("none/m.udm")).unwrap_err();
     assert!(matches!(error, ContainerError::Write { .. }));
-    let mut left: Vec<_> =
+    let mut names: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["folder", "m.udm"], "nothing is left of what failed");
+    names.sort();
+    assert_eq!(names, ["folder", "m.udm"], "no temporary files");
 }
 
 #[test]
-fn sixteen_subgraphs_may_be_nested_and_no_more() {
+fn at_most_sixteen_subgraphs_may_be_nested() {
     let nested = |depth: usize| {
         let mut graph = Graph::new("");
         for _ in 0..depth {
@@ -331,7 +331,7 @@ fn sixteen_subgraphs_may_be_nested_and_no_more() {
         }
         graph
     };
-    assert_eq!(again(&nested(16)).to_string(), nested(16).to_string());
+    assert_eq!(round_trip(&nested(16)).to_string(), nested(16).to_string());
     let container = read(&contents(nested(17)));
     let error = container.contents().unwrap_err().to_string();
     assert!(error.contains("subgraphs are nested more than 16 deep"), "{error}");

@@ -1,4 +1,4 @@
-//! Writes model files.
+//! Writes model files: collects the tensors of all graphs, stores equal ones once, and lays them out in the file.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ use super::schema::{
 };
 use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key};
 use crate::graph::{
-    Attr, DefaultInput, DimSpec, Graph, Node, NodeReads, PerValue, Source, TensorType, Value,
+    Attr, Capture, DefaultInput, DimSpec, Graph, Node, NodeReads, PerValue, Source, TensorType,
+    Value,
 };
 use crate::memory::{ALIGN_BYTES, Tensor, TensorStorage};
 
@@ -61,6 +62,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Encodes the metadata and lays out the tensors.
     pub(super) fn new(contents: &Contents) -> Result<Self, ContainerError> {
         let mut blobs = Blobs::default();
         let mut metadata =
@@ -75,8 +77,8 @@ impl Layout {
         metadata.push((key::NETWORKS, json(&networks)?));
         metadata.push((key::SECTIONS, json(&sections)?));
         metadata.push((key::TENSORS, json(&blobs.sums())?));
-        let all = key::sum(metadata.iter().map(|(key, text)| (*key, text.as_str())));
-        metadata.push((key::CHECKSUM, hex(all)));
+        let checksum = key::sum(metadata.iter().map(|(key, text)| (*key, text.as_str())));
+        metadata.push((key::CHECKSUM, hex(checksum)));
         blobs.layout(&metadata, content)
     }
 
@@ -84,18 +86,19 @@ impl Layout {
         let len = u64::try_from(self.header.len()).map_err(io::Error::other)?;
         out.write_all(&len.to_le_bytes())?;
         out.write_all(self.header.as_bytes())?;
-        for (tensor, zeros) in &self.tensors {
+        for (tensor, padding_len) in &self.tensors {
             out.write_all(tensor.stored())?;
-            let zeros = [0; ALIGN_BYTES].get(..*zeros).unwrap_or_default();
-            out.write_all(zeros)?;
+            let padding = [0; ALIGN_BYTES].get(..*padding_len).unwrap_or_default();
+            out.write_all(padding)?;
         }
         out.flush()
     }
 }
 
-fn json(of: &impl Serialize) -> Result<String, ContainerError> {
+/// Encodes a part of the metadata.
+fn json(part: &impl Serialize) -> Result<String, ContainerError> {
     let refused = |error| ContainerError::malformed("the model", error, "valid JSON");
-    serde_json::to_string(of).map_err(refused)
+    serde_json::to_string(part).map_err(refused)
 }
 
 /// Returns the networks and their graphs. Equal graphs are stored once.
@@ -104,7 +107,7 @@ fn networks(
     blobs: &mut Blobs,
 ) -> Result<(Vec<NetworkJson>, Vec<Box<serde_json::value::RawValue>>), ContainerError> {
     let (mut graphs, mut known) = (Vec::new(), HashMap::new());
-    let mut all = Vec::new();
+    let mut networks = Vec::new();
     for network in &contents.networks {
         let mut stages = Vec::new();
         for stage in &network.stages {
@@ -115,28 +118,31 @@ fn networks(
                 let refused = |error| ContainerError::malformed("a graph", error, "valid JSON");
                 graphs.push(raw.map_err(refused)?);
             }
-            let extents =
-                |extents: &Vec<_>| extents.iter().map(|&of| ExtentJson::from_extent(of)).collect();
-            let shapes = stage.shapes.iter().map(|(name, of)| (name.clone(), extents(of)));
+            let shape = |shape: &Vec<_>| {
+                shape.iter().map(|&extent| ExtentJson::from_extent(extent)).collect()
+            };
+            let shapes = stage.shapes.iter().map(|(name, extents)| (name.clone(), shape(extents)));
             let (shapes, source) = (shapes.collect(), stage.source.to_json());
             stages.push(StageJson { graph, shapes, source });
         }
-        all.push(NetworkJson { name: network.name.clone(), stages });
+        networks.push(NetworkJson { name: network.name.clone(), stages });
     }
-    Ok((all, graphs))
+    Ok((networks, graphs))
 }
 
 /// The tensors of a file. Equal tensors are stored once.
 #[derive(Default)]
 struct Blobs {
-    all: Vec<Blob>,
-    /// Indexes by checksum.
+    list: Vec<Blob>,
+    /// Indices of blobs by checksum.
     by_sum: HashMap<u64, Vec<usize>>,
-    /// Indexes of tensors in memory that were seen before.
+    /// Indices of blobs by the id of a tensor that was added before.
     by_id: HashMap<u64, usize>,
+    /// The names of all blobs.
     names: HashSet<String>,
 }
 
+/// A tensor of the file.
 struct Blob {
     name: String,
     tensor: Tensor,
@@ -144,26 +150,26 @@ struct Blob {
 }
 
 impl Blobs {
-    /// Returns the name under which equal elements are stored. A new tensor is stored under `name`, or a similar one if it is
-    /// taken.
+    /// Returns the name under which equal elements are stored. A new tensor is stored under `name`, or under `name#2` and so on
+    /// if another tensor has the name.
     fn name(&mut self, tensor: &Tensor, name: &str) -> String {
-        if let Some(blob) = self.by_id.get(&tensor.id()).and_then(|&at| self.all.get(at)) {
+        if let Some(blob) = self.by_id.get(&tensor.id()).and_then(|&index| self.list.get(index)) {
             return blob.name.clone();
         }
-        let sum = key::sum_of(tensor.dtype(), tensor.stored());
-        let alike = self.by_sum.entry(sum).or_default();
-        let is_same = |blob: &Blob| {
+        let sum = key::sum_tensor(tensor.dtype(), tensor.stored());
+        let candidates = self.by_sum.entry(sum).or_default();
+        let is_equal = |blob: &Blob| {
             blob.tensor.dtype() == tensor.dtype() && blob.tensor.stored() == tensor.stored()
         };
-        let known = alike.iter().copied().find(|&at| self.all.get(at).is_some_and(is_same));
-        let at = known.unwrap_or(self.all.len());
-        self.by_id.insert(tensor.id(), at);
-        if let Some(blob) = known.and_then(|at| self.all.get(at)) {
+        let known = candidates.iter().copied().find(|&i| self.list.get(i).is_some_and(is_equal));
+        let index = known.unwrap_or(self.list.len());
+        self.by_id.insert(tensor.id(), index);
+        if let Some(blob) = known.and_then(|known| self.list.get(known)) {
             return blob.name.clone();
         }
-        alike.push(at);
+        candidates.push(index);
         let name = self.unique_name(name);
-        self.all.push(Blob { name: name.clone(), tensor: tensor.clone(), sum });
+        self.list.push(Blob { name: name.clone(), tensor: tensor.clone(), sum });
         name
     }
 
@@ -178,8 +184,9 @@ impl Blobs {
         free
     }
 
+    /// Returns the checksum of each tensor by name.
     fn sums(&self) -> std::collections::BTreeMap<&str, String> {
-        self.all.iter().map(|blob| (blob.name.as_str(), hex(blob.sum))).collect()
+        self.list.iter().map(|blob| (blob.name.as_str(), hex(blob.sum))).collect()
     }
 
     fn section(&mut self, section: &Section) -> SectionJson {
@@ -188,12 +195,13 @@ impl Blobs {
         SectionJson { name, network, tensor }
     }
 
-    fn graph(&mut self, of: &StoredGraph) -> Result<GraphJson, ContainerError> {
-        let json = self.graph_json(&of.graph, &mut of.ids.iter().copied())?;
-        // The network has the name.
+    fn graph(&mut self, stored: &StoredGraph) -> Result<GraphJson, ContainerError> {
+        let json = self.graph_json(&stored.graph, &mut stored.ids.iter().copied())?;
+        // The network has the name. Without it, equal graphs of different networks are stored once.
         Ok(GraphJson { name: String::new(), ..json })
     }
 
+    /// Converts a graph and adds its constants. `ids` returns the ids of the nodes, in order.
     fn graph_json(
         &mut self,
         graph: &Graph,
@@ -212,13 +220,14 @@ impl Blobs {
         let values = graph.values.iter().zip(is_read.iter());
         let values = values.map(|(value, (_, is_read))| self.value(value, *is_read)).collect();
         let ids = |ids: &[crate::graph::ValueId]| ids.iter().map(|id| id.0).collect();
-        let captures = graph.captures.iter().map(|of| [of.inner.0, of.outer.0]).collect();
+        let capture = |capture: &Capture| [capture.inner.0, capture.outer.0];
+        let captures = graph.captures.iter().map(capture).collect();
         let (name, inputs, outputs) = (graph.name.clone(), ids(&graph.inputs), ids(&graph.outputs));
         let (in_place, affinity) = (graph.in_place.clone(), graph.affinity.clone());
-        let default = |of: &DefaultInput| DefaultJson {
-            value: of.value.0,
-            of: type_json(&of.of),
-            before: of.before,
+        let default = |default: &DefaultInput| DefaultJson {
+            value: default.value.0,
+            tensor_type: type_json(&default.tensor_type),
+            before: default.index,
         };
         let defaults = graph.defaults.iter().map(default).collect();
         Ok(GraphJson {
@@ -234,14 +243,15 @@ impl Blobs {
         })
     }
 
-    /// Omits constants that nothing reads.
+    /// Converts a value. A constant that nothing reads is stored without its tensor.
     fn value(&mut self, value: &Value, is_read: bool) -> ValueJson {
-        let (of, constant) = match &value.source {
-            Source::Input(of) => (Some(of), None),
+        let (tensor_type, constant) = match &value.source {
+            Source::Input(tensor_type) => (Some(tensor_type), None),
             Source::Constant(tensor) => (None, is_read.then(|| self.tensor(tensor, &value.name))),
             Source::Computed | Source::Outer => (value.declared.as_ref(), None),
         };
-        ValueJson { name: value.name.clone(), of: of.map(type_json), constant }
+        let tensor_type = tensor_type.map(type_json);
+        ValueJson { name: value.name.clone(), tensor_type, constant }
     }
 
     fn tensor(&mut self, tensor: &Tensor, name: &str) -> TensorJson {
@@ -253,11 +263,11 @@ impl Blobs {
         node: &Node,
         ids: &mut dyn Iterator<Item = u32>,
     ) -> Result<NodeJson, ContainerError> {
-        let without = || {
+        let no_id = || {
             let place = format!("node {:?}", node.name);
             ContainerError::malformed(place, "no id", "an id for each node")
         };
-        let id = ids.next().ok_or_else(without)?;
+        let id = ids.next().ok_or_else(no_id)?;
         let mut attrs = Vec::with_capacity(node.attrs.len());
         for (name, attr) in &node.attrs {
             attrs.push((name.clone(), self.attr(&node.name, name, attr, ids)?));
@@ -298,11 +308,11 @@ impl Blobs {
             }
             Attr::Graph(graph) => AttrJson::Graph(Box::new(self.graph_json(graph, ids)?)),
             Attr::Graphs(graphs) => {
-                let mut forms = Vec::with_capacity(graphs.len());
+                let mut jsons = Vec::with_capacity(graphs.len());
                 for graph in graphs {
-                    forms.push(self.graph_json(graph, ids)?);
+                    jsons.push(self.graph_json(graph, ids)?);
                 }
-                AttrJson::Graphs(forms)
+                AttrJson::Graphs(jsons)
             }
         })
     }
@@ -310,22 +320,23 @@ impl Blobs {
     /// Puts large tensors first, in their order, each aligned to [`ALIGN_BYTES`]. Small ones follow, wide elements first, so
     /// that each is aligned to its element size.
     fn layout(self, metadata: &[(&str, String)], content: u128) -> Result<Layout, ContainerError> {
-        let Self { all, names, .. } = self;
+        let Self { list, names, .. } = self;
         let (large, mut small): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|blob| blob.tensor.size_bytes() >= SMALL_BYTES);
+            list.into_iter().partition(|blob| blob.tensor.size_bytes() >= SMALL_BYTES);
         small.sort_by_key(|blob| std::cmp::Reverse(blob.tensor.dtype().size_bytes()));
         let mut header = HeaderWriter::new(metadata);
         let mut tensors = Vec::with_capacity(large.len() + small.len());
         let mut fillers = (0u64..).map(|n| format!("udo.filler.{n}"));
         for blob in large {
             let len = blob.tensor.size_bytes();
-            let zeros = len.next_multiple_of(ALIGN_BYTES) - len;
+            let padding_len = len.next_multiple_of(ALIGN_BYTES) - len;
             header.tensor(&blob.name, blob.tensor.dtype(), blob.tensor.dims(), len)?;
-            if zeros > 0 {
+            // The format allows no gaps, so the padding is a tensor too.
+            if padding_len > 0 {
                 let filler = fillers.find(|name| !names.contains(name)).unwrap_or_default();
-                header.tensor(&filler, DType::U8, &[zeros], zeros)?;
+                header.tensor(&filler, DType::U8, &[padding_len], padding_len)?;
             }
-            tensors.push((blob.tensor, zeros));
+            tensors.push((blob.tensor, padding_len));
         }
         for blob in small {
             let len = blob.tensor.size_bytes();
@@ -336,13 +347,15 @@ impl Blobs {
     }
 }
 
-fn type_json(of: &TensorType) -> TypeJson {
+/// Converts a type.
+fn type_json(tensor_type: &TensorType) -> TypeJson {
     let dim = |dim: &DimSpec| match dim {
         DimSpec::Fixed(extent) => Some(DimJson::Fixed(*extent)),
         DimSpec::Named(name) => Some(DimJson::Named(name.clone())),
         DimSpec::Unknown => None,
     };
-    TypeJson { dtype: of.dtype.name().to_owned(), dims: of.dims.iter().map(dim).collect() }
+    let TensorType { dtype, dims } = tensor_type;
+    TypeJson { dtype: dtype.name().to_owned(), dims: dims.iter().map(dim).collect() }
 }
 
 /// A partly written header.
@@ -360,6 +373,7 @@ impl HeaderWriter {
         Self { text, end: 0 }
     }
 
+    /// Adds the entry of a tensor of `len` bytes.
     fn tensor(
         &mut self,
         name: &str,
@@ -369,16 +383,18 @@ impl HeaderWriter {
     ) -> Result<(), ContainerError> {
         let place = || format!("tensor {name:?}");
         let large = || ContainerError::malformed(place(), "too many bytes", "a smaller model");
-        let to = self.end.checked_add(len).ok_or_else(large)?;
-        let none = || ContainerError::malformed(place(), format!("type {dtype}"), "a numeric type");
-        let (from, dtype) = (self.end, dtype_name(dtype).ok_or_else(none)?);
+        let start = self.end;
+        let end = start.checked_add(len).ok_or_else(large)?;
+        let no_name =
+            || ContainerError::malformed(place(), format!("type {dtype}"), "a numeric type");
+        let dtype = dtype_name(dtype).ok_or_else(no_name)?;
         let name = quoted(name);
         let entry = format!(
-            ",{name}:{{\"dtype\":\"{dtype}\",\"shape\":{},\"data_offsets\":[{from},{to}]}}",
+            ",{name}:{{\"dtype\":\"{dtype}\",\"shape\":{},\"data_offsets\":[{start},{end}]}}",
             format!("{dims:?}").replace(' ', "")
         );
         self.text.push_str(&entry);
-        self.end = to;
+        self.end = end;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Reads the tokens of a line of a graph's text.
+//! The tokenizer for lines of printed graphs: names, types, tensors and attributes. `parse.rs` reads lines with it.
 
 use udo_api::{DType, Shape};
 
@@ -6,24 +6,28 @@ use super::text::is_plain;
 use super::{Attr, DimSpec, TensorType, literal};
 use crate::memory::Tensor;
 
-/// The text that was expected where a line cannot be parsed.
+/// The error of a line that cannot be parsed: a description of the expected text.
 pub(super) type Expected = String;
 
-/// The unread rest of a line.
+/// A position in a line.
 pub(super) struct Cursor<'a> {
+    /// The unread part of the line.
     pub(super) rest: &'a str,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn starts(&mut self, with: &str) -> bool {
+    /// Whether the next token is `token`.
+    pub(super) fn starts(&mut self, token: &str) -> bool {
         self.rest = self.rest.trim_start();
-        self.rest.starts_with(with)
+        self.rest.starts_with(token)
     }
 
+    /// Whether the next token is a plain or a quoted word.
     pub(super) fn starts_word(&mut self) -> bool {
         self.starts("\"") || self.rest.starts_with(is_plain)
     }
 
+    /// Reads `token` if it is the next one. Returns whether it is.
     pub(super) fn eat(&mut self, token: &str) -> bool {
         self.rest = self.rest.trim_start();
         let rest = self.rest.strip_prefix(token);
@@ -35,11 +39,12 @@ impl<'a> Cursor<'a> {
         if self.eat(token) { Ok(()) } else { Err(format!("{token:?}")) }
     }
 
+    /// Checks that the line ends here.
     pub(super) fn end(&mut self) -> Result<(), Expected> {
         if self.rest.trim().is_empty() { Ok(()) } else { Err("the end of the line".to_owned()) }
     }
 
-    /// The characters up to the first that no plain word has.
+    /// Reads the characters of a plain word, which may be none.
     pub(super) fn plain(&mut self) -> &'a str {
         self.rest = self.rest.trim_start();
         let end = self.rest.find(|c| !is_plain(c)).unwrap_or(self.rest.len());
@@ -48,7 +53,7 @@ impl<'a> Cursor<'a> {
         word
     }
 
-    /// A plain or a quoted word.
+    /// Reads a plain or a quoted word.
     pub(super) fn word(&mut self) -> Result<String, Expected> {
         if self.starts("\"") {
             return self.text();
@@ -59,6 +64,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Reads a word and the colon after it. A plain word may contain colons, and ends with this one.
     pub(super) fn word_before_colon(&mut self) -> Result<String, Expected> {
         let is_quoted = self.starts("\"");
         let mut word = self.word()?;
@@ -70,7 +76,7 @@ impl<'a> Cursor<'a> {
         Ok(word)
     }
 
-    /// A word, and whether a type is to follow.
+    /// Reads a word, and the colon after it if there is one. Returns the word, and whether a type follows.
     pub(super) fn maybe_typed(&mut self) -> Result<(String, bool), Expected> {
         let is_quoted = self.starts("\"");
         let mut word = self.word()?;
@@ -81,7 +87,7 @@ impl<'a> Cursor<'a> {
         Ok((word, is_typed))
     }
 
-    /// A domain, if there is one, and the name of an operator.
+    /// Reads an operator, `op` or `domain:op`. Returns the domain, which may be empty, and the name.
     pub(super) fn operator(&mut self) -> Result<(String, String), Expected> {
         let is_quoted = self.starts("\"");
         let word = self.word()?;
@@ -99,7 +105,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A text in quotes, escaped as Rust does.
+    /// Reads a string in quotes with the escapes of Rust.
     fn text(&mut self) -> Result<String, Expected> {
         self.expect("\"")?;
         let unended = || "a closing quote".to_owned();
@@ -116,7 +122,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// One item or more, with commas between them.
+    /// Reads one or more items that are separated by commas.
     pub(super) fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, Expected>,
@@ -148,7 +154,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn dim(&mut self) -> Result<DimSpec, Expected> {
-        // At most so many, as the types of a run's values say it.
+        // `<=N` is an upper bound, which the types of compiled graphs print.
         if self.eat("?") || self.eat("<=") && !self.plain().is_empty() {
             return Ok(DimSpec::Unknown);
         }
@@ -167,11 +173,11 @@ impl<'a> Cursor<'a> {
         let dims: Option<Vec<usize>> = dims.iter().map(extent).collect();
         let shape = dims.and_then(|dims| Shape::new(&dims).ok()).ok_or("fixed dimensions")?;
         if !self.eat("{") {
-            // Only nothing goes without saying.
-            let nothing = shape.is_empty();
+            // Only a tensor without elements may omit them.
+            let is_empty = shape.is_empty();
             return literal::tensor(dtype, shape, &[])
                 .ok()
-                .filter(|_| nothing)
+                .filter(|_| is_empty)
                 .ok_or_else(|| "\"{\" and the elements".to_owned());
         }
         let words = self.list(|cursor| Ok(cursor.plain()))?;
@@ -198,7 +204,7 @@ impl<'a> Cursor<'a> {
         Ok(Attr::Tensor(self.tensor()?))
     }
 
-    /// The rest of a list of one kind; one without items is of integers.
+    /// Reads a list of one kind after its opening bracket. An empty list is one of integers.
     fn attrs(&mut self) -> Result<Attr, Expected> {
         if self.eat("]") {
             return Ok(Attr::Ints(Vec::new()));

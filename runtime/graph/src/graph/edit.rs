@@ -1,4 +1,5 @@
-//! Edits that leave a graph valid, or leave it as it was. What a subgraph captures is read by its node.
+//! Edits of graphs. Each either leaves the graph valid or fails without a change. A value that a subgraph captures counts
+//! as read by the subgraph's node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +10,29 @@ use super::{
 use crate::graph::NodeReads;
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// Puts `node` in the place of another one, which comes back.
+    /// Replaces a node by `node` and returns the replaced one.
     ///
     /// # Errors
     /// Fails if the graph has no such node or would become invalid; it is not changed then.
     pub fn replace(&mut self, id: NodeId, node: N) -> Result<N, GraphError> {
-        let mut other = node;
-        self.swap(id, &mut other)?;
+        let mut swapped = node;
+        self.swap(id, &mut swapped)?;
         if let Err(error) = self.verify() {
-            self.swap(id, &mut other)?;
+            self.swap(id, &mut swapped)?;
             return Err(error);
         }
-        Ok(other)
+        Ok(swapped)
     }
 
-    fn swap(&mut self, id: NodeId, with: &mut N) -> Result<(), GraphError> {
+    fn swap(&mut self, id: NodeId, other: &mut N) -> Result<(), GraphError> {
         let count = self.nodes.len();
         let node = self.nodes.get_mut(id.index()).ok_or(GraphError::NoSuchNode { id, count })?;
-        std::mem::swap(node, with);
+        std::mem::swap(node, other);
         Ok(())
     }
 
-    /// Puts `node` before another one, or behind all where `before` is how many there are. Ids of nodes from there on
-    /// count one more.
+    /// Inserts `node` before the node with the id `before`, or at the end if `before` is the number of nodes. The ids of
+    /// later nodes increase by one.
     ///
     /// # Errors
     /// Fails if the graph has no such node or would become invalid; it is not changed then.
@@ -61,7 +62,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     }
 }
 
-/// Reduces a graph to the part that is needed.
+/// Reduces a graph to the part that certain outputs need.
 pub trait CutGraph {
     /// Removes the values that no node, input or output of the graph uses and that are not in `others`. Returns the new id of each value
     /// that is left.
@@ -71,28 +72,28 @@ pub trait CutGraph {
     /// nothing reads.
     ///
     /// # Errors
-    /// A value in `outputs` is not produced by the graph, or two of them have one name; the graph stays as it was.
+    /// Fails without a change if the graph does not produce a value in `outputs`, or two of them have one name.
     fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError>;
 }
 
 impl CutGraph for Graph {
     fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId> {
-        let made = self.nodes.iter().flat_map(|node| node.outputs.iter().flatten().copied());
+        let produced = self.nodes.iter().flat_map(|node| node.outputs.iter().flatten().copied());
         let read = self.nodes.iter().flat_map(|node| node.reads().map(|(_, value)| value));
         let defaults = self.defaults.iter().map(|default| &default.value);
         let ends = self.inputs.iter().chain(&self.outputs).chain(defaults).chain(others).copied();
         let captured = self.captures.iter().map(|capture| capture.inner);
-        let used: BTreeSet<_> = made.chain(read).chain(ends).chain(captured).collect();
-        let mut kept = BTreeMap::new();
+        let used: BTreeSet<_> = produced.chain(read).chain(ends).chain(captured).collect();
+        let mut new_ids = BTreeMap::new();
         let mut values = Vec::with_capacity(used.len());
         for (id, value) in self.value_ids().zip(std::mem::take(&mut self.values)) {
             if used.contains(&id) {
-                kept.insert(id, ValueId::new(values.len()));
+                new_ids.insert(id, ValueId::new(values.len()));
                 values.push(value);
             }
         }
         self.values = values;
-        let renumber = |id: &mut ValueId| *id = kept.get(id).copied().unwrap_or(*id);
+        let renumber = |id: &mut ValueId| *id = new_ids.get(id).copied().unwrap_or(*id);
         self.inputs.iter_mut().chain(&mut self.outputs).for_each(renumber);
         self.captures.iter_mut().for_each(|capture| renumber(&mut capture.inner));
         self.defaults.iter_mut().for_each(|default| renumber(&mut default.value));
@@ -102,7 +103,7 @@ impl CutGraph for Graph {
                 subgraph.captures.iter_mut().for_each(|capture| renumber(&mut capture.outer));
             }
         }
-        kept
+        new_ids
     }
 
     fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError> {
@@ -120,23 +121,23 @@ impl CutGraph for Graph {
         }
         nodes.reverse();
         cut.nodes = nodes;
-        let is_left = |&input: &ValueId| is_read.get(input) == Some(&true);
-        cut.inputs.retain(is_left);
-        cut.defaults.retain(|default| is_left(&default.value));
+        let remains = |&input: &ValueId| is_read.get(input) == Some(&true);
+        cut.inputs.retain(remains);
+        cut.defaults.retain(|default| remains(&default.value));
         for default in &mut cut.defaults {
-            default.before =
-                self.inputs.iter().take(default.before).filter(|of| is_left(of)).count();
+            let previous = self.inputs.iter().take(default.index);
+            default.index = previous.filter(|input| remains(input)).count();
         }
         for &input in self.inputs.iter().filter(|&&input| is_read.get(input) == Some(&false)) {
             if let Some(value) = cut.values.get_mut(input.index()) {
                 value.source = Source::Computed;
             }
         }
-        let is_there = |ids: &[ValueId], name: &String| {
+        let contains = |ids: &[ValueId], name: &String| {
             ids.iter().any(|&id| self.value(id).is_ok_and(|value| value.name == *name))
         };
         let pairs = self.in_place.iter().filter(|(input, output)| {
-            is_there(&cut.inputs, input) && is_there(&cut.outputs, output)
+            contains(&cut.inputs, input) && contains(&cut.outputs, output)
         });
         cut.in_place = pairs.cloned().collect();
         cut.verify()?;

@@ -1,48 +1,48 @@
-//! Why a graph is none that can run.
+//! Errors of graphs: the invariants that `Graph::verify` checks.
 
 use super::{MAX_DEPTH, NodeId, ValueId, text};
 
-/// Why a graph is not one that can run.
+/// The reason why a graph is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
-    /// An id names no value.
+    /// An id of a value is out of range.
     #[error("{place} is value {}, expected one of the graph's {count}", id.0)]
     NoSuchValue {
-        /// Where the id stands.
+        /// The place of the id in the graph.
         place: String,
         /// The id.
         id: ValueId,
-        /// How many values there are.
+        /// The number of values.
         count: usize,
     },
-    /// An id names no node.
+    /// An id of a node is out of range.
     #[error("there is no node {}, expected one of the graph's {count}", id.0)]
     NoSuchNode {
         /// The id.
         id: NodeId,
-        /// How many nodes there are.
+        /// The number of nodes.
         count: usize,
     },
-    /// A value is made more than once.
+    /// A value has more than one producer.
     #[error("node {node:?} makes value {value:?}, which already comes from {first}")]
     TwoProducers {
         /// The value.
         value: String,
-        /// The node that makes it again.
+        /// The second producer.
         node: String,
-        /// Where it came from first.
+        /// The first producer.
         first: String,
     },
-    /// A value is used that nothing makes.
+    /// A value in use has no producer.
     #[error("{place} is value {value:?}, which nothing makes")]
     NoProducer {
-        /// Who uses it.
+        /// The place of its use.
         place: String,
         /// The value.
         value: String,
     },
-    /// A node stands before one that it reads from.
+    /// A node precedes the producer of a value that it reads.
     #[error("node {node:?} reads value {value:?}, which a later node makes")]
     OutOfOrder {
         /// The reading node.
@@ -50,7 +50,7 @@ pub enum GraphError {
         /// The value.
         value: String,
     },
-    /// The default of an input is none.
+    /// The default of an input is invalid.
     #[error(
         "value {value:?}, the default of an input, {found}; expected a constant of the input's type, in the inputs' order"
     )]
@@ -60,10 +60,10 @@ pub enum GraphError {
         /// The fault of the value.
         found: String,
     },
-    /// Nodes wait for each other.
+    /// Nodes depend on each other in a cycle.
     #[error("nodes wait for each other: {}", text::cycle(nodes))]
     Cycle {
-        /// The nodes' names, each reading from the one before, the first from the last.
+        /// The names of the nodes. Each node reads from the previous one, and the first reads from the last.
         nodes: Vec<String>,
     },
     /// Two inputs, or two outputs, have one name.
@@ -74,7 +74,7 @@ pub enum GraphError {
         /// The name.
         name: String,
     },
-    /// The lists of inputs and of captures, and the values' sources, disagree.
+    /// A value's source disagrees with the lists of inputs and captures.
     #[error("value {value:?} {found}, expected inputs and captures listed, and nothing else")]
     List {
         /// The value.
@@ -82,12 +82,12 @@ pub enum GraphError {
         /// How they disagree.
         found: &'static str,
     },
-    /// A subgraph is not one that can run.
+    /// A subgraph is invalid.
     #[error("{place}: {reason}")]
     Inside {
         /// The node and its attribute.
         place: String,
-        /// Why.
+        /// The cause.
         reason: Box<GraphError>,
     },
     /// Subgraphs are nested too deep.
@@ -101,18 +101,18 @@ pub enum GraphError {
 }
 
 impl GraphError {
-    /// The same, said of a subgraph of the node called `node`.
+    /// Returns the same error located in a subgraph of the node called `node`.
     pub(crate) fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
         let place = subgraph_place(node, attribute, index);
         match self {
-            // Where the outermost graph is says enough, and the way to the innermost one is long.
+            // Only the outermost place: the full path would name more than `MAX_DEPTH` nodes.
             Self::TooDeep { .. } => Self::TooDeep { place },
             reason => Self::Inside { place, reason: Box::new(reason) },
         }
     }
 }
 
-/// The place of a subgraph in messages.
+/// Returns the place of a subgraph for messages.
 pub(crate) fn subgraph_place(node: &str, attribute: &str, index: Option<usize>) -> String {
     let place = format!("node {node:?} attribute {attribute:?}");
     index.map_or(place.clone(), |index| format!("{place} graph {index}"))

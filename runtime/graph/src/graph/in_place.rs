@@ -1,8 +1,9 @@
-//! Inputs and outputs of a graph that runs may have in one place, as caches are that a run goes on with.
+//! Pairs of an input and an output of a graph that may share memory, such as the caches of a language model: each run
+//! reads the cache and writes its next state.
 
 use super::{Graph, GraphNode, GraphValue, ValueId};
 
-/// Why an input and an output cannot be a pair.
+/// The reason why an input and an output cannot share memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InPlaceError {
@@ -14,9 +15,9 @@ pub enum InPlaceError {
     NoSuchPort {
         /// `input` or `output`.
         side: &'static str,
-        /// The name that was given.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         known: Vec<String>,
     },
     /// An input or output is in two pairs.
@@ -27,7 +28,7 @@ pub enum InPlaceError {
         /// Its name.
         name: String,
     },
-    /// The two are of different types or shapes.
+    /// The input and the output have different types or shapes.
     #[error(
         "input {input:?} is {found} and output {output:?}, which is to be in its place, is {other}; expected the same"
     )]
@@ -44,6 +45,7 @@ pub enum InPlaceError {
 }
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
+    /// Returns the index of the port with this name.
     fn port(
         &self,
         side: &'static str,
@@ -60,21 +62,21 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     }
 }
 
-/// The inputs and outputs of a graph that a run may have in one place.
+/// The pairs of inputs and outputs that may share memory.
 pub trait InPlace {
-    /// Adds pairs of the names of an input and an output that runs may have in one place, unless they are listed already.
+    /// Adds pairs of an input's and an output's name, unless they are listed already.
     fn add_in_place(&mut self, pairs: &[(String, String)]);
 
     /// Checks the names of the pairs.
     ///
     /// # Errors
-    /// An input or output does not exist, or is in two pairs.
+    /// Fails if an input or output does not exist, or is in two pairs.
     fn check_in_place(&self) -> Result<(), InPlaceError>;
 
     /// Returns the pairs as indices of an input and an output.
     ///
     /// # Errors
-    /// An input or output does not exist, or the two have different types.
+    /// Fails if an input or output does not exist, or is in two pairs.
     fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError>;
 }
 
@@ -94,16 +96,16 @@ impl<N: GraphNode, V: GraphValue> InPlace for Graph<N, V> {
     fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError> {
         let mut pairs: Vec<(usize, usize)> = Vec::with_capacity(self.in_place.len());
         for (input, output) in &self.in_place {
-            let from = self.port("input", &self.inputs, input)?;
-            let to = self.port("output", &self.outputs, output)?;
+            let input_index = self.port("input", &self.inputs, input)?;
+            let output_index = self.port("output", &self.outputs, output)?;
             let twice = |side, name: &String| InPlaceError::Twice { side, name: name.clone() };
-            if pairs.iter().any(|other| other.0 == from) {
+            if pairs.iter().any(|&(known, _)| known == input_index) {
                 return Err(twice("input", input));
             }
-            if pairs.iter().any(|other| other.1 == to) {
+            if pairs.iter().any(|&(_, known)| known == output_index) {
                 return Err(twice("output", output));
             }
-            pairs.push((from, to));
+            pairs.push((input_index, output_index));
         }
         Ok(pairs)
     }

@@ -1,4 +1,4 @@
-//! Tensors as text: type, shape, and the elements of small ones.
+//! Tensors in the printed text format of graphs: type, shape, and the elements of small tensors.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -7,17 +7,20 @@ use udo_api::{Bool, DType, Element, Shape};
 
 use crate::memory::Tensor;
 
-/// Tensors with more elements than this show none, unless all are the same.
-const MOST_SHOWN: usize = 64;
+/// A tensor with more elements is printed without them, unless all are equal.
+const MAX_PRINTED: usize = 64;
 
-/// `f32[2]{1.0, 2.0}`, or `f32[2]{1.0}` where all elements are the same; without braces where there are too many.
+/// Formats a tensor as `f32[2]{1.0, 2.0}`, as `f32[2]{1.0}` if all elements are equal, or as `f32[1000]` if there are too
+/// many.
 pub(super) fn literal(tensor: &Tensor) -> impl Display {
     Literal(tensor)
 }
 
-/// The most elements that one word stands for: a text decides how many there are.
-const MOST_ALIKE: usize = 1 << 24;
+/// The maximum number of elements of a parsed tensor that the text gives as one repeated element. Without a limit, a short
+/// text could allocate any amount of memory.
+const MAX_REPEATED: usize = 1 << 24;
 
+/// A tensor, for printing.
 struct Literal<'a>(&'a Tensor);
 
 impl Display for Literal<'_> {
@@ -48,15 +51,16 @@ macro_rules! with_text {
     };
 }
 
-/// The elements in words: all, or one for all.
+/// Returns the elements as text: all, or a single one if all are equal. Returns `None` for too many elements, and for
+/// types without a text format.
 fn elements(tensor: &Tensor) -> Option<Vec<String>> {
     fn words<T: Element>(tensor: &Tensor, word: fn(&T) -> String) -> Option<Vec<String>> {
         let elements = tensor.get::<T>()?;
         let bytes = tensor.bytes();
-        let each = size_of::<T>();
-        let alike = bytes.chunks_exact(each).all(|element| bytes.starts_with(element));
-        let shown = if alike { elements.get(..1).unwrap_or_default() } else { elements };
-        (shown.len() <= MOST_SHOWN).then(|| shown.iter().map(word).collect())
+        let are_equal =
+            bytes.chunks_exact(size_of::<T>()).all(|element| bytes.starts_with(element));
+        let printed = if are_equal { elements.get(..1).unwrap_or_default() } else { elements };
+        (printed.len() <= MAX_PRINTED).then(|| printed.iter().map(word).collect())
     }
     if tensor.dtype() == DType::Bool {
         return words::<Bool>(tensor, |b| b.0.to_string());
@@ -64,7 +68,7 @@ fn elements(tensor: &Tensor) -> Option<Vec<String>> {
     with_text!(tensor.dtype(), T => words::<T>(tensor, |n| format!("{n:?}")), else None)
 }
 
-/// The tensor of these words, one for each element or one for all of them.
+/// Parses the tensor with these elements: one word for each element, or one word for all of them.
 pub(super) fn tensor(dtype: DType, shape: Shape, words: &[&str]) -> Result<Tensor, String> {
     fn parsed<T: Element, W: FromStr>(
         shape: Shape,
@@ -76,11 +80,11 @@ pub(super) fn tensor(dtype: DType, shape: Shape, words: &[&str]) -> Result<Tenso
             number.map_err(|_| format!("{word:?} is not an element of {}", T::DTYPE))
         };
         let mut elements = words.iter().map(number).collect::<Result<Vec<T>, String>>()?;
-        if let [all] = elements[..] {
-            if shape.len() > MOST_ALIKE {
-                return Err(format!("up to {MOST_ALIKE} elements that are the same"));
+        if let [repeated] = elements[..] {
+            if shape.len() > MAX_REPEATED {
+                return Err(format!("up to {MAX_REPEATED} elements that are the same"));
             }
-            elements = vec![all; shape.len()];
+            elements = vec![repeated; shape.len()];
         }
         Tensor::from_slice(shape, &elements).map_err(|e| e.to_string())
     }

@@ -3,7 +3,8 @@
 use super::{Graph, GraphNode, GraphValue, NodeId, Read, ValueId};
 use crate::graph::NodeReads;
 
-/// Lists from values to the nodes that produce and consume them.
+/// Look-ups from a value to the nodes that produce and consume it. Each call scans the graph; a caller with many values
+/// computes [`Links::producers`] or [`Links::consumers`] once.
 pub trait Links {
     /// Returns the node that produces a value as its first output.
     fn producer(&self, value: ValueId) -> Option<NodeId>;
@@ -17,8 +18,8 @@ pub trait Links {
 
 impl<N: GraphNode, V: GraphValue> Links for Graph<N, V> {
     fn producer(&self, value: ValueId) -> Option<NodeId> {
-        let makes = |node: &N| node.node().output(0) == Some(value);
-        self.nodes.iter().position(makes).map(NodeId::new)
+        let produces = |node: &N| node.node().output(0) == Some(value);
+        self.nodes.iter().position(produces).map(NodeId::new)
     }
 
     fn producers(&self) -> PerValue<Option<NodeId>> {
@@ -49,9 +50,9 @@ impl<N: GraphNode, V: GraphValue> Links for Graph<N, V> {
 pub struct PerValue<T>(Vec<T>);
 
 impl<T: Clone> PerValue<T> {
-    /// The same `T` for each value of `graph`.
-    pub fn filled<N, V>(graph: &Graph<N, V>, with: T) -> Self {
-        Self(vec![with; graph.values.len()])
+    /// Creates a map with the same entry for each value of `graph`.
+    pub fn filled<N, V>(graph: &Graph<N, V>, entry: T) -> Self {
+        Self(vec![entry; graph.values.len()])
     }
 }
 
@@ -66,15 +67,15 @@ impl<T> PerValue<T> {
         self.0.get_mut(id.index())
     }
 
-    /// Keeps `with` for this value, if it is one of the list's.
-    pub fn set(&mut self, id: ValueId, with: T) {
+    /// Replaces the entry of a value. Does nothing for a value that was added after the map was created.
+    pub fn set(&mut self, id: ValueId, entry: T) {
         if let Some(slot) = self.get_mut(id) {
-            *slot = with;
+            *slot = entry;
         }
     }
 
-    /// All of them, with the values that they are kept for.
+    /// Returns all values with their entries.
     pub fn iter(&self) -> impl Iterator<Item = (ValueId, &T)> {
-        self.0.iter().enumerate().map(|(index, kept)| (ValueId::new(index), kept))
+        self.0.iter().enumerate().map(|(index, entry)| (ValueId::new(index), entry))
     }
 }

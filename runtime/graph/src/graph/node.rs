@@ -1,4 +1,4 @@
-//! Nodes and their subgraphs.
+//! Nodes and their subgraphs. A subgraph is a graph in an attribute of a node, such as the branches of `If`.
 
 use super::{Graph, Origin, ValueId};
 use crate::memory::Tensor;
@@ -20,14 +20,15 @@ pub struct Node {
     pub outputs: Vec<Option<ValueId>>,
     /// Its attributes by name, in the model's order.
     pub attrs: Vec<(String, Attr)>,
-    /// The nodes of the model that it does the work of; not known of one that nobody numbered yet.
+    /// The nodes of the imported model that it computes; unknown before the model's nodes are numbered.
     pub origin: Origin,
-    /// The number of what says where it runs, if something does. Nodes with different ones are never made one.
+    /// The number of the user's rule that assigns the node to a core, if one does. Passes do not fuse nodes with different
+    /// pins.
     pub pin: Option<u16>,
 }
 
 impl Node {
-    /// A node of ONNX's own domain, without attributes and not yet named.
+    /// Creates a node of ONNX's own domain, without attributes and a name.
     pub fn new(op: &str, opset: u32, inputs: &[ValueId], outputs: &[ValueId]) -> Self {
         Self {
             name: String::new(),
@@ -42,28 +43,29 @@ impl Node {
         }
     }
 
-    /// The attribute called `name`.
+    /// Returns the attribute called `name`.
     pub fn attr(&self, name: &str) -> Option<&Attr> {
         self.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr)
     }
 
-    /// Input `index`, or nothing where the node leaves it out.
+    /// Returns input `index`, or `None` if the node omits it.
     pub fn input(&self, index: usize) -> Option<ValueId> {
         self.inputs.get(index).copied().flatten()
     }
 
-    /// Output `index`, or nothing where the node leaves it out.
+    /// Returns output `index`, or `None` if the node omits it.
     pub fn output(&self, index: usize) -> Option<ValueId> {
         self.outputs.get(index).copied().flatten()
     }
 }
 
-/// All that a node reads, with what its subgraphs capture.
+/// The values that a node reads: its inputs, and the values of the outer graph that its subgraphs capture.
 pub trait NodeReads {
     /// Returns the graphs in the attributes of the node, in order.
     fn subgraphs(&self) -> impl Iterator<Item = Subgraph<'_>>;
 
-    /// Returns all that the node reads: its inputs, then what its subgraphs capture, one entry for each read.
+    /// Returns all values that the node reads, one entry for each read: the inputs, then the captures of its subgraphs.
+    /// Values that captures of nested subgraphs need are captures of the outer subgraph too.
     fn reads(&self) -> impl Iterator<Item = (Read, ValueId)>;
 }
 
@@ -94,24 +96,24 @@ pub enum Attr {
     Int(i64),
     /// A real number.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(String),
-    /// Whole numbers.
+    /// A list of whole numbers.
     Ints(Vec<i64>),
-    /// Real numbers.
+    /// A list of real numbers.
     Floats(Vec<f64>),
-    /// Strings.
+    /// A list of strings.
     Texts(Vec<String>),
     /// A tensor.
     Tensor(Tensor),
     /// A graph.
     Graph(Box<Graph>),
-    /// Graphs.
+    /// A list of graphs.
     Graphs(Vec<Graph>),
 }
 
 impl Attr {
-    /// The graphs in it.
+    /// Returns the graphs of the attribute; empty for other attributes.
     pub(crate) fn graphs(&self) -> &[Graph] {
         match self {
             Self::Graph(graph) => std::slice::from_ref(graph),
@@ -160,17 +162,17 @@ pub struct Capture {
 pub struct Subgraph<'a> {
     /// The attribute's name.
     pub attribute: &'a str,
-    /// Its place in the attribute, where that is a list.
+    /// Its index in the attribute, if that is a list.
     pub index: Option<usize>,
     /// The graph.
     pub graph: &'a Graph,
 }
 
-/// As what a node reads a value.
+/// The role of a value that a node reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// As this input.
+    /// The input with this index.
     Input(usize),
-    /// As what one of its subgraphs captures.
+    /// A capture of one of its subgraphs.
     Capture,
 }

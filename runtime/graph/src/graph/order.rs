@@ -1,4 +1,4 @@
-//! An order in which a graph's nodes can run.
+//! An order in which a graph's nodes can run (Kahn's algorithm), and the cycle that prevents one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::{Graph, GraphError, GraphNode, GraphValue};
 use crate::graph::{Links, NodeReads};
 
-/// The places of all nodes, producers before consumers, otherwise as they stand.
+/// Returns the indices of all nodes, producers before consumers. Nodes that do not depend on each other keep their order.
 pub(super) fn topological<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
 ) -> Result<Vec<usize>, GraphError> {
@@ -21,10 +21,10 @@ pub(super) fn topological<N: GraphNode, V: GraphValue>(
 
     let mut order = Vec::with_capacity(sources.len());
     let mut ready: BinaryHeap<_> =
-        (0..sources.len()).filter(|&at| waits_for[at] == 0).map(Reverse).collect();
-    while let Some(Reverse(at)) = ready.pop() {
-        order.push(at);
-        for &reader in &readers[at] {
+        (0..sources.len()).filter(|&node| waits_for[node] == 0).map(Reverse).collect();
+    while let Some(Reverse(node)) = ready.pop() {
+        order.push(node);
+        for &reader in &readers[node] {
             waits_for[reader] -= 1;
             if waits_for[reader] == 0 {
                 ready.push(Reverse(reader));
@@ -37,31 +37,33 @@ pub(super) fn topological<N: GraphNode, V: GraphValue>(
     Err(GraphError::Cycle { nodes: cycle(graph, &sources, &waits_for) })
 }
 
-/// For each node the places of those that it reads from, one for each reading.
+/// Returns, for each node, the indices of the nodes that produce what it reads: one entry for each read.
 fn sources<N: GraphNode, V: GraphValue>(graph: &Graph<N, V>) -> Vec<Vec<usize>> {
     let producers = graph.producers();
-    let place = |(_, value)| producers.get(value).copied().flatten().map(super::NodeId::index);
-    graph.nodes.iter().map(|node| node.node().reads().filter_map(place).collect()).collect()
+    let source = |(_, value)| producers.get(value).copied().flatten().map(super::NodeId::index);
+    graph.nodes.iter().map(|node| node.node().reads().filter_map(source).collect()).collect()
 }
 
-/// The names along one cycle; every node that still waits reads from another that does.
+/// Returns the names of the nodes of one cycle. Every node that still waits reads from another waiting node, so following
+/// these reads ends in a cycle.
 fn cycle<N: GraphNode, V>(
     graph: &Graph<N, V>,
     sources: &[Vec<usize>],
     waits_for: &[usize],
 ) -> Vec<String> {
-    let waiting = |at: &usize| waits_for[*at] > 0;
-    let mut seen_at = vec![None; sources.len()];
+    let is_waiting = |node: &usize| waits_for[*node] > 0;
+    let mut path_index = vec![None; sources.len()];
     let mut path = Vec::new();
-    let mut next = (0..sources.len()).find(waiting);
-    while let Some(at) = next {
-        if let Some(start) = seen_at[at] {
+    let mut next = (0..sources.len()).find(is_waiting);
+    while let Some(node) = next {
+        if let Some(start) = path_index[node] {
             path.drain(..start);
             break;
         }
-        seen_at[at] = Some(path.len());
-        path.push(at);
-        next = sources[at].iter().copied().find(waiting);
+        path_index[node] = Some(path.len());
+        path.push(node);
+        next = sources[node].iter().copied().find(is_waiting);
     }
-    path.iter().rev().filter_map(|&at| graph.nodes.get(at)).map(|n| n.node().name.clone()).collect()
+    let nodes = path.iter().rev().filter_map(|&node| graph.nodes.get(node));
+    nodes.map(|node| node.node().name.clone()).collect()
 }

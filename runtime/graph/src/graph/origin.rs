@@ -1,12 +1,14 @@
-//! Which nodes of the model as it was imported a node does the work of.
+//! The origin of nodes: passes of the compiler merge and replace nodes, and each new node records which nodes of the
+//! imported model it computes.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use super::{Graph, Node, subgraphs_mut};
 
-/// The ids, in order, of the nodes of the model that a node does the work of. Ids stay whatever becomes of nodes' places: those
-/// that a model file says, else places in the order of the model, those of a node's subgraphs behind its own.
+/// The ids, in ascending order, of the nodes of the imported model that a node computes.
+///
+/// The ids do not change when nodes move. A model file records them; other models get them from [`number_nodes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// `None` if unknown. Most nodes have one id, which needs no list.
@@ -15,7 +17,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// One node of the model.
+    /// Creates the origin of a node of the model.
     pub(crate) fn single(id: u32) -> Self {
         Self { first: Some(id), others: VecDeque::new() }
     }
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_kept_in_order_and_said_as_ranges() {
+    fn ids_are_sorted_and_printed_as_ranges() {
         let mut origin = Origin::default();
         assert_eq!((origin.is_known(), origin.to_string().as_str()), (false, ""));
         for id in [5, 3, 9, 4, 3, u32::MAX] {
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_a_model_without_ids_get_their_places() {
+    fn nodes_of_a_model_without_ids_are_numbered_in_order() {
         let mut graph: Graph = Graph::new("net");
         for name in ["a", "b"] {
             graph.add_node(Node { name: name.to_owned(), ..Node::new("Relu", 17, &[], &[]) });

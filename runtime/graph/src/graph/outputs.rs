@@ -1,8 +1,8 @@
-//! Values that a graph gives besides its outputs, by name.
+//! Additional outputs of a graph, by the names of values or nodes: for looking at intermediate results.
 
 use super::{Graph, GraphNode, GraphValue, PerValue, ValueId};
 
-/// A name of which a graph makes nothing.
+/// The error for a name of a requested output that no node has and no node produces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} is to be an output, and the model has no node called so and none that makes a value called so"
@@ -25,19 +25,20 @@ pub fn values_named<N: GraphNode, V: GraphValue>(
 }
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// Adds outputs by the names of values, or of nodes that make them, unless they are outputs.
+    /// Adds outputs by the names of values or nodes. A node's name adds all its outputs. Values that are outputs already
+    /// are not added again.
     ///
     /// # Errors
-    /// No node is called so or makes such a value; the graph stays as it was.
+    /// Fails if a name is not that of a node or of a value that a node produces. The graph does not change then.
     pub fn add_outputs(&mut self, names: &[String]) -> Result<(), NoSuchValue> {
         let mut outputs = self.outputs.clone();
-        let mut makers = PerValue::filled(self, false);
+        let mut has_producer = PerValue::filled(self, false);
         for value in self.nodes.iter().flat_map(|node| node.node().outputs.iter().flatten()) {
-            makers.set(*value, true);
+            has_producer.set(*value, true);
         }
         for name in names {
-            let is_made = |value: &ValueId| makers.get(*value) == Some(&true);
-            let values = values_named(self, name).filter(|values| values.iter().all(is_made));
+            let is_produced = |value: &ValueId| has_producer.get(*value) == Some(&true);
+            let values = values_named(self, name).filter(|values| values.iter().all(is_produced));
             for value in values.ok_or_else(|| NoSuchValue { name: name.clone() })? {
                 if !outputs.contains(&value) {
                     outputs.push(value);
@@ -54,12 +55,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_are_added_by_the_names_of_values_and_nodes() {
+    fn names_of_values_and_nodes_add_outputs() {
         let text =
             "graph g\n  input x: f32[2]\n  h = Relu@14(x) # first\n  y = Neg@13(h)\n  output y\n";
         let names = |graph: &Graph| {
-            let of = |id: &ValueId| graph.value(*id).unwrap().name.clone();
-            graph.outputs.iter().map(of).collect::<Vec<_>>()
+            let name = |id: &ValueId| graph.value(*id).unwrap().name.clone();
+            graph.outputs.iter().map(name).collect::<Vec<_>>()
         };
         for name in ["h", "first"] {
             let mut graph = Graph::parse(text).unwrap();

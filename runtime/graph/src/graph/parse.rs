@@ -1,4 +1,4 @@
-//! Reads the text form of a graph.
+//! The parser of printed graphs. The lines of a subgraph are indented more than the line of its attribute.
 
 use std::collections::HashMap;
 use std::iter::{Enumerate, Peekable};
@@ -6,30 +6,31 @@ use std::iter::{Enumerate, Peekable};
 use super::cursor::{Cursor, Expected};
 use super::{Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, TensorType, ValueId};
 
-/// Why a text is not a graph.
+/// The reason why a text is not a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// A line does not read on as it should.
-    #[error("line {line}: found {found:?}, expected {wanted}")]
+    /// A line cannot be parsed.
+    #[error("line {line}: found {found:?}, expected {expected}")]
     Line {
         /// The line, counted from 1.
         line: usize,
         /// The text at this position.
         found: String,
         /// The expected text.
-        wanted: String,
+        expected: String,
     },
-    /// The lines do not make a graph.
+    /// The graph is invalid.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
 impl Graph {
-    /// The graph of a text as [`Graph`]'s `Display` writes it. Values are told apart by their names, in each graph.
+    /// Parses a text that the `Display` implementation of [`Graph`] writes. A name stands for the same value in all lines of
+    /// a graph.
     ///
     /// # Errors
-    /// The first line that is none, or why the lines make no graph.
+    /// Fails if a line cannot be parsed, or the graph is invalid.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut lines = Lines { rest: text.lines().enumerate().peekable() };
         let mut reading = Reading::new("", 0);
@@ -41,27 +42,28 @@ impl Graph {
     }
 }
 
-/// The lines that are left.
+/// The unread lines.
 struct Lines<'a> {
     rest: Peekable<Enumerate<std::str::Lines<'a>>>,
 }
 
+/// A line of the text.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     text: &'a str,
-    /// Counted from 1.
+    /// The number of the line, counted from 1.
     number: usize,
-    /// How far it is indented.
+    /// The number of spaces before the text.
     indent: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// The next line that is not empty, if it is indented more than `head`.
-    fn next_in(&mut self, head: Option<Line<'_>>) -> Option<Line<'a>> {
+    /// Reads the next line that is not empty, if it is indented more than `header`.
+    fn next_in(&mut self, header: Option<Line<'_>>) -> Option<Line<'a>> {
         while self.rest.next_if(|(_, text)| text.trim().is_empty()).is_some() {}
         let (index, text) = *self.rest.peek()?;
         let indent = text.chars().take_while(|c| c.is_whitespace()).count();
-        if head.is_some_and(|head| indent <= head.indent) {
+        if header.is_some_and(|header| indent <= header.indent) {
             return None;
         }
         self.rest.next();
@@ -70,35 +72,36 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Returns the result of `read` for the whole line.
+    /// Returns the result of `read`, which must read the line to its end.
     fn read<T>(
         self,
         read: impl FnOnce(&mut Cursor<'a>) -> Result<T, Expected>,
     ) -> Result<T, ParseError> {
         let mut cursor = Cursor { rest: self.text };
-        let made = read(&mut cursor).and_then(|made| cursor.end().map(|()| made));
-        made.map_err(|wanted| ParseError::Line {
+        let result = read(&mut cursor).and_then(|result| cursor.end().map(|()| result));
+        result.map_err(|expected| ParseError::Line {
             line: self.number,
             found: cursor.rest.trim_start().to_owned(),
-            wanted,
+            expected,
         })
     }
 }
 
-/// A graph, as far as it has been read.
+/// A partly read graph.
 struct Reading {
     graph: Graph,
     ids: HashMap<String, ValueId>,
-    /// How deep it is nested.
+    /// The nesting depth; 0 for the main graph.
     depth: usize,
-    /// How far its last node is indented.
+    /// The indent of the last node.
     node_indent: Option<usize>,
 }
 
-/// The first line of what an attribute of the last node holds; the rest is indented more.
-struct Head {
+/// The first line of an attribute with subgraphs, `attribute: graph NAME` or `attribute: graphs`. The lines of the
+/// subgraphs follow and are indented more.
+struct Header {
     attribute: String,
-    /// The name of a graph; none of several graphs.
+    /// The name of the graph; `None` for a list of graphs.
     name: Option<String>,
 }
 
@@ -107,21 +110,21 @@ impl Reading {
         Self { graph: Graph::new(name), ids: HashMap::new(), depth, node_indent: None }
     }
 
-    /// Reads a line, and those that belong to it.
+    /// Reads a line, and the lines of the subgraphs that it starts.
     fn line<'a>(
         &mut self,
         line: Line<'a>,
         lines: &mut Lines<'a>,
         outer: Option<&mut Self>,
     ) -> Result<(), ParseError> {
-        let head = line.read(|cursor| match self.head(cursor, line.indent)? {
-            Some(head) => Ok(Some(head)),
-            None => self.words(cursor, line.indent, outer).map(|()| None),
+        let header = line.read(|cursor| match self.header(cursor, line.indent)? {
+            Some(header) => Ok(Some(header)),
+            None => self.statement(cursor, line.indent, outer).map(|()| None),
         })?;
-        let Some(Head { attribute, name }) = head else { return Ok(()) };
+        let Some(Header { attribute, name }) = header else { return Ok(()) };
         let attr = match name {
-            Some(name) => Attr::Graph(Box::new(self.inner(&name, line, lines)?)),
-            None => Attr::Graphs(self.inners(line, lines)?),
+            Some(name) => Attr::Graph(Box::new(self.subgraph(&name, line, lines)?)),
+            None => Attr::Graphs(self.subgraphs(line, lines)?),
         };
         if let Some(node) = self.graph.nodes.last_mut() {
             node.attrs.push((attribute, attr));
@@ -129,77 +132,79 @@ impl Reading {
         Ok(())
     }
 
-    /// The graph behind `head`.
-    fn inner<'a>(
+    /// Reads the lines of a subgraph after `header`.
+    fn subgraph<'a>(
         &mut self,
         name: &str,
-        head: Line<'a>,
+        header: Line<'a>,
         lines: &mut Lines<'a>,
     ) -> Result<Graph, ParseError> {
-        let mut inner = Self::new(name, self.depth + 1);
-        while let Some(line) = lines.next_in(Some(head)) {
-            inner.line(line, lines, Some(self))?;
+        let mut subgraph = Self::new(name, self.depth + 1);
+        while let Some(line) = lines.next_in(Some(header)) {
+            subgraph.line(line, lines, Some(self))?;
         }
-        Ok(inner.graph)
+        Ok(subgraph.graph)
     }
 
-    /// The graphs behind `head`.
-    fn inners<'a>(
+    /// Reads a list of subgraphs after `header`.
+    fn subgraphs<'a>(
         &mut self,
-        head: Line<'a>,
+        header: Line<'a>,
         lines: &mut Lines<'a>,
     ) -> Result<Vec<Graph>, ParseError> {
         let mut graphs = Vec::new();
-        while let Some(line) = lines.next_in(Some(head)) {
+        while let Some(line) = lines.next_in(Some(header)) {
             let name = line.read(|cursor| {
-                let whole = cursor.rest;
+                let start = cursor.rest;
                 if cursor.plain() == "graph" {
                     return cursor.word();
                 }
-                cursor.rest = whole;
+                cursor.rest = start;
                 Err("\"graph\" and a name".to_owned())
             })?;
-            graphs.push(self.inner(&name, line, lines)?);
+            graphs.push(self.subgraph(&name, line, lines)?);
         }
         Ok(graphs)
     }
 
-    /// Reads the first line of graphs, if it is one.
-    fn head(&mut self, line: &mut Cursor<'_>, indent: usize) -> Result<Option<Head>, Expected> {
-        let whole = line.rest;
+    /// Reads the header of subgraphs. Returns `None`, and reads nothing, if the line is another one.
+    fn header(&mut self, line: &mut Cursor<'_>, indent: usize) -> Result<Option<Header>, Expected> {
+        let start = line.rest;
         let attribute = line.word_before_colon();
-        let (Ok(attribute), of @ ("graph" | "graphs")) = (attribute, line.plain()) else {
-            line.rest = whole;
+        let (Ok(attribute), kind @ ("graph" | "graphs")) = (attribute, line.plain()) else {
+            line.rest = start;
             return Ok(None);
         };
         if self.node_indent.is_none_or(|node| node >= indent) {
-            line.rest = whole;
+            line.rest = start;
             return Err("a node above that is indented less".to_owned());
         }
         if self.depth == MAX_DEPTH {
-            line.rest = whole;
+            line.rest = start;
             return Err(format!("subgraphs nested at most {MAX_DEPTH} deep"));
         }
-        let name = if of == "graph" { Some(line.word()?) } else { None };
-        Ok(Some(Head { attribute, name }))
+        let name = if kind == "graph" { Some(line.word()?) } else { None };
+        Ok(Some(Header { attribute, name }))
     }
 
-    fn words(
+    /// Reads a line with a keyword, such as `input` or `constant`, or else a node.
+    fn statement(
         &mut self,
         line: &mut Cursor<'_>,
         indent: usize,
         outer: Option<&mut Self>,
     ) -> Result<(), Expected> {
-        let whole = line.rest;
-        // The names of values may be these words too.
+        let start = line.rest;
+        // Values may have a keyword as their name: only a second word makes it a keyword.
         match line.word()?.as_str() {
             "graph" if self.depth == 0 && line.starts_word() => self.graph.name = line.word()?,
             "input" if line.starts_word() => self.input(line)?,
             "capture" if line.starts_word() => {
                 let outer = outer.ok_or("an outer graph to capture from")?;
                 let name = line.word()?;
-                let of = if line.eat("=") { outer.id(&line.word()?) } else { outer.id(&name) };
-                let id = self.graph.add_capture(&name, of);
+                let captured =
+                    if line.eat("=") { outer.id(&line.word()?) } else { outer.id(&name) };
+                let id = self.graph.add_capture(&name, captured);
                 self.ids.insert(name, id);
             }
             "constant" if line.starts_word() => {
@@ -215,10 +220,10 @@ impl Reading {
             }
             "default" if self.depth == 0 && line.starts_word() => {
                 let name = line.word_before_colon()?;
-                let (value, of) = (self.id(&name), line.tensor_type()?);
-                let before = line.plain().parse();
-                let before = before.map_err(|_| "how many inputs stand before it")?;
-                self.graph.defaults.push(DefaultInput { value, of, before });
+                let (value, tensor_type) = (self.id(&name), line.tensor_type()?);
+                let index = line.plain().parse();
+                let index = index.map_err(|_| "how many inputs stand before it")?;
+                self.graph.defaults.push(DefaultInput { value, tensor_type, index });
             }
             "in_place" if self.depth == 0 && line.starts_word() => {
                 let input = line.word()?;
@@ -229,7 +234,7 @@ impl Reading {
                 self.graph.affinity.push(line.word()?);
             }
             _ => {
-                line.rest = whole;
+                line.rest = start;
                 self.node(line)?;
                 self.node_indent = Some(indent);
             }
@@ -237,7 +242,7 @@ impl Reading {
         Ok(())
     }
 
-    /// A run's input has a type, the output of a node may have no type.
+    /// Reads an input. Inputs of the main graph have a type; inputs of subgraphs may have none.
     fn input(&mut self, line: &mut Cursor<'_>) -> Result<(), Expected> {
         let (name, id);
         if self.depth == 0 {
@@ -254,6 +259,7 @@ impl Reading {
         Ok(())
     }
 
+    /// Reads a node: `outputs = op@opset(inputs) attributes # name, remark`.
     fn node(&mut self, line: &mut Cursor<'_>) -> Result<(), Expected> {
         let outputs = self.outputs(line)?;
         line.expect("=")?;
@@ -274,7 +280,7 @@ impl Reading {
         }
         if line.eat("#") {
             node.name = line.word()?;
-            // A remark is for people.
+            // The remark, a comment for people, is ignored.
             if line.eat(",") {
                 line.rest = "";
             }
@@ -283,7 +289,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Values by name, with types where they stand.
+    /// Reads the outputs of a node, names with optional types.
     fn outputs(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Expected> {
         line.list(|line| {
             let is_quoted = line.starts("\"");
@@ -291,7 +297,7 @@ impl Reading {
             let id = self.value(&name, is_quoted);
             if is_typed {
                 let declared = Some(line.tensor_type()?);
-                // How fixed-point cores may store it follows from the nodes.
+                // Ignores the quantized format after `~`: it follows from the nodes.
                 if line.eat("~") {
                     line.plain();
                 }
@@ -303,6 +309,7 @@ impl Reading {
         })
     }
 
+    /// Reads names of values.
     fn names(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Expected> {
         line.list(|line| {
             let is_quoted = line.starts("\"");
@@ -311,7 +318,7 @@ impl Reading {
         })
     }
 
-    /// The value of this name; none for the mark of a port that is left out.
+    /// Returns the value of this name; `None` for `_`, which stands for an omitted input or output.
     fn value(&mut self, name: &str, is_quoted: bool) -> Option<ValueId> {
         if name == "_" && !is_quoted {
             return None;
@@ -319,7 +326,7 @@ impl Reading {
         Some(self.id(name))
     }
 
-    /// The value of this name, which some node makes if it is not known yet.
+    /// Returns the value of this name. Adds a computed value if the name is new.
     fn id(&mut self, name: &str) -> ValueId {
         let graph = &mut self.graph;
         *self.ids.entry(name.to_owned()).or_insert_with(|| graph.add_value(name))

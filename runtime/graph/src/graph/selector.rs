@@ -1,4 +1,6 @@
-//! Nodes of a model, chosen by the user: by id, by name or by operator.
+//! Selectors: the user's choice of nodes by id, name or operator, to pin them to a core.
+//!
+//! A pin is the number of the user's rule that assigns a node to a core; see [`Node::pin`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,18 +12,18 @@ use crate::graph::{Links, NodeReads};
 /// The selector of all nodes.
 const ALL: &str = "*";
 
-/// Nodes of a model.
+/// A choice of nodes of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// All of them.
+    /// All nodes.
     All,
-    /// Those with these ids.
+    /// The nodes with ids in these ranges.
     Ids(Vec<RangeInclusive<u32>>),
-    /// Those with this name or operator.
+    /// The nodes with this name or operator.
     Named(String),
 }
 
-/// Nodes that a model does not have.
+/// The error for a selector that matches no node of the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{selector} is to choose nodes of the model, and no node has {}", .selector.expected())]
 pub struct NoSuchNodes {
@@ -29,7 +31,7 @@ pub struct NoSuchNodes {
     pub selector: Selector,
 }
 
-/// Why a text chooses no nodes.
+/// The error for a text that is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} chooses no nodes; expected ids as 0-11,177, a name, an operator, or {ALL}")]
 pub struct NoSelector {
@@ -38,7 +40,7 @@ pub struct NoSelector {
 }
 
 impl Selector {
-    /// Whether it chooses a node with these ids, this name and this operator.
+    /// Whether the selector matches a node with these ids, this name and this operator.
     pub fn is_of(&self, ids: impl IntoIterator<Item = u32>, name: &str, op: &str) -> bool {
         match self {
             Self::All => true,
@@ -61,20 +63,20 @@ impl FromStr for Selector {
     type Err = NoSelector;
 
     fn from_str(text: &str) -> Result<Self, NoSelector> {
-        let none = || NoSelector { found: text.to_owned() };
+        let invalid = || NoSelector { found: text.to_owned() };
         if text == ALL {
             return Ok(Self::All);
         }
         let are_ids = text.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ',');
         if text.is_empty() || !are_ids {
-            return if text.is_empty() { Err(none()) } else { Ok(Self::Named(text.to_owned())) };
+            return if text.is_empty() { Err(invalid()) } else { Ok(Self::Named(text.to_owned())) };
         }
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let range = first.parse().ok()?..=last.parse().ok()?;
             (!range.is_empty()).then_some(range)
         };
-        text.split(',').map(range).collect::<Option<_>>().map(Self::Ids).ok_or_else(none)
+        text.split(',').map(range).collect::<Option<_>>().map(Self::Ids).ok_or_else(invalid)
     }
 }
 
@@ -97,7 +99,7 @@ impl fmt::Display for Selector {
 /// Sets the pin of every node that a selector matches. If several selectors match a node, the last one wins.
 ///
 /// # Errors
-/// A selector other than [`Selector::All`] matches no node.
+/// Fails if a selector other than [`Selector::All`] matches no node.
 pub fn pin_nodes(graph: &mut Graph, pins: &[(Selector, u16)]) -> Result<(), NoSuchNodes> {
     for (selector, pin) in pins {
         if !pin_all(&mut graph.nodes, selector, *pin) && *selector != Selector::All {
@@ -108,25 +110,26 @@ pub fn pin_nodes(graph: &mut Graph, pins: &[(Selector, u16)]) -> Result<(), NoSu
     Ok(())
 }
 
-/// Pins nodes that read the model alone to what all who read theirs are pinned to, as weights are made with who uses them.
+/// Pins nodes that are computed from constants only to the pin of their consumers, if all consumers have the same. Weights
+/// are then prepared for the core that uses them.
 fn pin_constants(graph: &mut Graph) {
-    let mut is_known = PerValue::filled(graph, false);
+    let mut is_constant = PerValue::filled(graph, false);
     for id in graph.value_ids().filter(|&id| graph.constant(id).is_some()) {
-        is_known.set(id, true);
+        is_constant.set(id, true);
     }
-    let mut computed = Vec::new();
+    let mut constant_nodes = Vec::new();
     for id in graph.node_ids() {
         let Ok(node) = graph.node(id) else { continue };
-        if node.reads().all(|(_, value)| is_known.get(value) == Some(&true)) {
-            node.outputs.iter().flatten().for_each(|&value| is_known.set(value, true));
-            computed.push(id);
+        if node.reads().all(|(_, value)| is_constant.get(value) == Some(&true)) {
+            node.outputs.iter().flatten().for_each(|&value| is_constant.set(value, true));
+            constant_nodes.push(id);
         }
     }
-    let readers = graph.consumers();
-    for id in computed.into_iter().rev() {
+    let consumers = graph.consumers();
+    for id in constant_nodes.into_iter().rev() {
         let pin_of = |id: &NodeId| graph.node(*id).ok().and_then(|node| node.pin);
         let Ok(node) = graph.node(id) else { continue };
-        let readers = node.outputs.iter().flatten().filter_map(|&value| readers.get(value));
+        let readers = node.outputs.iter().flatten().filter_map(|&value| consumers.get(value));
         let mut pins = readers.flatten().map(|(reader, _)| pin_of(reader));
         let pin = pins.next().flatten().filter(|pin| pins.all(|other| other == Some(*pin)));
         if let Some(node) = graph.nodes.get_mut(id.index()) {
@@ -135,21 +138,21 @@ fn pin_constants(graph: &mut Graph) {
     }
 }
 
-/// Pins those that are chosen, with their subgraphs; whether any was.
+/// Pins the nodes that `selector` matches, with all nodes of their subgraphs. Returns whether it matches any.
 fn pin_all(nodes: &mut [Node], selector: &Selector, pin: u16) -> bool {
-    let mut found = false;
+    let mut matches_any = false;
     for node in nodes {
-        let is_chosen = selector.is_of(node.origin.ids(), &node.name, &node.op);
-        if is_chosen {
+        let is_match = selector.is_of(node.origin.ids(), &node.name, &node.op);
+        if is_match {
             node.pin = Some(pin);
         }
-        found |= is_chosen;
-        let inner = if is_chosen { &Selector::All } else { selector };
+        matches_any |= is_match;
+        let selector = if is_match { &Selector::All } else { selector };
         for graph in subgraphs_mut(node) {
-            found |= pin_all(&mut graph.nodes, inner, pin) && !is_chosen;
+            matches_any |= pin_all(&mut graph.nodes, selector, pin) && !is_match;
         }
     }
-    found
+    matches_any
 }
 
 #[cfg(test)]
@@ -157,19 +160,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_choose_nodes_by_id_name_and_operator() {
-        let chosen = |text: &str| {
+    fn selectors_match_ids_names_and_operators() {
+        let matched_ids = |text: &str| {
             let selector: Selector = text.parse().unwrap();
             assert_eq!(selector.to_string(), text);
             let nodes = [(0, "a", "Conv"), (1, "b", "Relu"), (5, "b-2", "Conv")];
-            let is_chosen = |(id, name, op): &(u32, &str, &str)| selector.is_of([*id], name, op);
-            nodes.into_iter().filter(is_chosen).map(|(id, ..)| id).collect::<Vec<_>>()
+            let is_match = |(id, name, op): &(u32, &str, &str)| selector.is_of([*id], name, op);
+            nodes.into_iter().filter(is_match).map(|(id, ..)| id).collect::<Vec<_>>()
         };
-        assert_eq!(chosen("*"), [0, 1, 5]);
-        assert_eq!(chosen("0-1,5"), [0, 1, 5]);
-        assert_eq!(chosen("1"), [1]);
-        assert_eq!(chosen("Conv"), [0, 5]);
-        assert_eq!(chosen("b-2"), [5]);
+        assert_eq!(matched_ids("*"), [0, 1, 5]);
+        assert_eq!(matched_ids("0-1,5"), [0, 1, 5]);
+        assert_eq!(matched_ids("1"), [1]);
+        assert_eq!(matched_ids("Conv"), [0, 5]);
+        assert_eq!(matched_ids("b-2"), [5]);
         for text in ["", "3-1", "1,", "-", "4294967296"] {
             assert!(text.parse::<Selector>().is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Tests of the graph: text, order, verifier.
+//! Tests of graphs: printing and parsing, sorting, the verifier, and edits.
 
 use udo_api::Shape;
 
@@ -9,7 +9,7 @@ fn matrix() -> Tensor {
     Tensor::zeros(DType::F32, Shape::new(&[4, 2]).unwrap()).unwrap()
 }
 
-/// Two nodes in a row, with one of everything around them.
+/// Creates a graph of two nodes, with all kinds of dimensions and attributes.
 fn small() -> Graph {
     let mut graph = Graph::new("small");
     let dims = [DimSpec::Named("batch".to_owned()), DimSpec::Unknown, DimSpec::Fixed(4)];
@@ -44,7 +44,7 @@ fn the_text_has_a_line_for_each_node() {
 }
 
 #[test]
-fn maps_lead_from_values_to_nodes() {
+fn producers_and_consumers_of_values_are_found() {
     let graph = small();
     let [x, w, h, y] = [0, 1, 2, 3].map(ValueId);
     let producers = graph.producers();
@@ -78,9 +78,9 @@ fn sorting_puts_producers_first_and_otherwise_keeps_the_order() {
     let ops: Vec<_> = graph.nodes.iter().map(|n| n.op.as_str()).collect();
     assert_eq!(ops, ["D", "A", "B", "C"]);
     assert_eq!(graph.verify(), Ok(()));
-    let before = graph.to_string();
+    let sorted = graph.to_string();
     graph.sort().unwrap();
-    assert_eq!(graph.to_string(), before);
+    assert_eq!(graph.to_string(), sorted);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn cycles_are_named_in_the_direction_of_the_data() {
     let error = graph.sort().unwrap_err().to_string();
     let expected = r#"nodes wait for each other: "A_1" -> "B_2" -> "C_3" -> "A_1""#;
     assert_eq!(error, expected);
-    assert_eq!(graph.nodes.len(), 4, "a graph that cannot be sorted stays whole");
+    assert_eq!(graph.nodes.len(), 4, "a failed sort changes nothing");
 
     let nodes = (0..10).map(|n| n.to_string()).collect();
     let long = GraphError::Cycle { nodes }.to_string();
@@ -103,7 +103,7 @@ fn cycles_are_named_in_the_direction_of_the_data() {
 }
 
 #[test]
-fn the_verifier_says_what_is_wrong() {
+fn the_verifier_reports_each_violation() {
     type Break = fn(&mut Graph);
     let cases: [(Break, &str); 10] = [
         (|g| g.outputs.push(ValueId(9)), "output 1 is value 9, expected one of the graph's 4"),
@@ -143,7 +143,7 @@ fn the_verifier_says_what_is_wrong() {
 }
 
 #[test]
-fn ids_that_name_nothing_are_errors() {
+fn ids_out_of_range_are_errors() {
     let graph = small();
     assert_eq!(graph.value(ValueId(1)).map(|v| v.name.as_str()), Ok("w 1"));
     let error = graph.value(ValueId(4)).unwrap_err().to_string();
@@ -153,28 +153,31 @@ fn ids_that_name_nothing_are_errors() {
 }
 
 #[test]
-fn types_admit_what_they_do_not_rule_out() {
-    let of = |dims: &[DimSpec]| TensorType { dtype: DType::F32, dims: dims.to_vec() };
+fn unknown_dimensions_admit_any_extent() {
+    let f32_type = |dims: &[DimSpec]| TensorType { dtype: DType::F32, dims: dims.to_vec() };
     let desc = *matrix().desc();
-    assert!(admits(&of(&[DimSpec::Fixed(4), DimSpec::Unknown]), &desc));
-    assert!(admits(&of(&[DimSpec::Named("n".to_owned()), DimSpec::Fixed(2)]), &desc));
-    assert!(!admits(&of(&[DimSpec::Fixed(4), DimSpec::Fixed(3)]), &desc));
-    assert!(!admits(&of(&[DimSpec::Fixed(4)]), &desc));
-    assert!(!admits(&of(&[DimSpec::Unknown, DimSpec::Unknown]), &desc.with_dtype(DType::F64)));
+    assert!(admits(&f32_type(&[DimSpec::Fixed(4), DimSpec::Unknown]), &desc));
+    assert!(admits(&f32_type(&[DimSpec::Named("n".to_owned()), DimSpec::Fixed(2)]), &desc));
+    assert!(!admits(&f32_type(&[DimSpec::Fixed(4), DimSpec::Fixed(3)]), &desc));
+    assert!(!admits(&f32_type(&[DimSpec::Fixed(4)]), &desc));
+    assert!(!admits(
+        &f32_type(&[DimSpec::Unknown, DimSpec::Unknown]),
+        &desc.with_dtype(DType::F64)
+    ));
 }
 
 #[test]
-fn the_text_reads_back_as_the_same_graph() {
+fn a_printed_graph_is_parsed_unchanged() {
     let mut graph = small();
-    let numbers =
+    let floats =
         Tensor::from_slice(Shape::new(&[2, 2]).unwrap(), &[1.5f32, -0.0, f32::INFINITY, 1e-9]);
-    let numbers = graph.add_constant("_", numbers.unwrap());
+    let floats = graph.add_constant("_", floats.unwrap());
     let quantized = Tensor::from_slice(Shape::new(&[]).unwrap(), &[200u8]).unwrap();
     let quantized = graph.add_constant("a:b", quantized);
-    let nothing = Tensor::zeros(DType::I64, Shape::new(&[0]).unwrap()).unwrap();
-    let nothing = graph.add_constant("none", nothing);
+    let empty = Tensor::zeros(DType::I64, Shape::new(&[0]).unwrap()).unwrap();
+    let empty = graph.add_constant("none", empty);
     let (p, q) = (graph.add_value("p:"), graph.add_value("quoted \"q\""));
-    let mut node = Node::new("Odd:op", 3, &[numbers, quantized, nothing], &[p, q]);
+    let mut node = Node::new("Odd:op", 3, &[floats, quantized, empty], &[p, q]);
     node.domain = "a.b:c".to_owned();
     node.attrs = vec![
         ("whole".to_owned(), Attr::Int(-3)),
@@ -190,7 +193,7 @@ fn the_text_reads_back_as_the_same_graph() {
 }
 
 #[test]
-fn a_line_that_is_none_is_refused_by_number() {
+fn errors_name_the_line_that_cannot_be_parsed() {
     let cases = [
         ("graph g\n  input x f32[2]\n", "line 2: found \"f32[2]\", expected \":\" and a type"),
         ("  input x: g32[2]\n", "line 1: found \"g32[2]\", expected an element type"),
@@ -204,30 +207,30 @@ fn a_line_that_is_none_is_refused_by_number() {
         ("  y = Relu@1(x) # a b", "line 1: found \"b\", expected the end of the line"),
         ("  y = Relu@1(x)", "node \"Relu_0\" input 0 is value \"x\", which nothing makes"),
     ];
-    for (text, wanted) in cases {
-        assert_eq!(Graph::parse(text).unwrap_err().to_string(), wanted, "{text}");
+    for (text, expected) in cases {
+        assert_eq!(Graph::parse(text).unwrap_err().to_string(), expected, "{text}");
     }
 }
 
 #[test]
-fn edits_leave_a_graph_valid_or_as_it_was() {
+fn failed_edits_leave_the_graph_unchanged() {
     let text = "graph g\n  input x: f32[2]\n  a = Relu@1(x)\n  b = Neg@1(a)\n  output b\n";
     let mut graph = Graph::parse(text).unwrap();
     let [x, a, b] = ["x", "a", "b"].map(|name| graph.value_named(name).unwrap());
-    let before = graph.to_string();
-    let (first, second, none) = (NodeId(0), NodeId(1), NodeId(9));
+    let original = graph.to_string();
+    let (first, second, missing) = (NodeId(0), NodeId(1), NodeId(9));
 
     assert!(matches!(graph.remove(first), Err(GraphError::NoProducer { .. })));
-    assert!(matches!(graph.remove(none), Err(GraphError::NoSuchNode { .. })));
-    let early = Node::new("Neg", 1, &[b], &[a]);
-    assert!(matches!(graph.replace(first, early), Err(GraphError::OutOfOrder { .. })));
-    let again = Node::new("Neg", 1, &[x], &[a]);
-    assert!(matches!(graph.insert(second, again), Err(GraphError::TwoProducers { .. })));
+    assert!(matches!(graph.remove(missing), Err(GraphError::NoSuchNode { .. })));
+    let reads_later = Node::new("Neg", 1, &[b], &[a]);
+    assert!(matches!(graph.replace(first, reads_later), Err(GraphError::OutOfOrder { .. })));
+    let duplicate = Node::new("Neg", 1, &[x], &[a]);
+    assert!(matches!(graph.insert(second, duplicate), Err(GraphError::TwoProducers { .. })));
     assert!(matches!(
-        graph.insert(none, Node::new("Neg", 1, &[x], &[])),
+        graph.insert(missing, Node::new("Neg", 1, &[x], &[])),
         Err(GraphError::NoSuchNode { .. })
     ));
-    assert_eq!(graph.to_string(), before);
+    assert_eq!(graph.to_string(), original);
 
     let old = graph.replace(first, Node::new("Abs", 1, &[x], &[a])).unwrap();
     assert_eq!(old.op, "Relu");
@@ -240,7 +243,7 @@ fn edits_leave_a_graph_valid_or_as_it_was() {
 }
 
 #[test]
-fn defaults_are_lines_of_the_text_and_become_inputs_where_they_are_given() {
+fn defaults_are_printed_and_can_become_inputs() {
     let text = "graph \"g\"
   constant k: f32[1]{2.0}
   constant c: f32[1]{3.0}
@@ -255,57 +258,57 @@ fn defaults_are_lines_of_the_text_and_become_inputs_where_they_are_given() {
     let graph = Graph::parse(text).unwrap();
     assert_eq!(graph.to_string(), text);
     graph.verify().unwrap();
-    let given = |names: &[&str]| {
+    let promoted = |names: &[&str]| {
         let mut graph = graph.clone();
         promote_defaults(&mut graph, &names.iter().map(|&name| name.to_owned()).collect());
         graph.verify().unwrap();
         let inputs = graph.inputs.iter().map(|&id| graph.value(id).unwrap().name.clone());
-        let left = graph.defaults.iter().map(|default| default.before).collect::<Vec<_>>();
-        let again = Graph::parse(&graph.to_string()).unwrap();
-        assert_eq!(again.to_string(), graph.to_string());
-        (inputs.collect::<Vec<_>>().join(" "), left)
+        let indices = graph.defaults.iter().map(|default| default.index).collect::<Vec<_>>();
+        let parsed = Graph::parse(&graph.to_string()).unwrap();
+        assert_eq!(parsed.to_string(), graph.to_string());
+        (inputs.collect::<Vec<_>>().join(" "), indices)
     };
-    assert_eq!(given(&["x", "none"]), ("x z".to_owned(), vec![0, 1]));
-    assert_eq!(given(&["k"]), ("k x z".to_owned(), vec![2]));
-    assert_eq!(given(&["c"]), ("x c z".to_owned(), vec![0]));
-    assert_eq!(given(&["c", "k"]), ("k x c z".to_owned(), vec![]));
+    assert_eq!(promoted(&["x", "none"]), ("x z".to_owned(), vec![0, 1]));
+    assert_eq!(promoted(&["k"]), ("k x z".to_owned(), vec![2]));
+    assert_eq!(promoted(&["c"]), ("x c z".to_owned(), vec![0]));
+    assert_eq!(promoted(&["c", "k"]), ("k x c z".to_owned(), vec![]));
 
     let mut cut = graph.clone();
     let output = cut.outputs[1];
     cut.cut_to(vec![output]).unwrap();
-    let left: Vec<_> = cut.defaults.iter().map(|default| default.before).collect();
-    assert_eq!(left, [0], "c, before which nothing is left");
+    let indices: Vec<_> = cut.defaults.iter().map(|default| default.index).collect();
+    assert_eq!(indices, [0], "the inputs before c are removed");
 
     let mut wrong = graph.clone();
-    wrong.defaults[1].before = 3;
+    wrong.defaults[1].index = 3;
     let error = wrong.verify().unwrap_err().to_string();
     assert!(
         error.starts_with("value \"c\", the default of an input, stands behind 3 of 2 inputs;"),
         "{error}"
     );
     wrong.defaults.swap(0, 1);
-    wrong.defaults[0].before = 1;
+    wrong.defaults[0].index = 1;
     let error = wrong.verify().unwrap_err().to_string();
     assert!(error.contains("\"k\", the default of an input, stands behind 0 of"), "{error}");
-    let other = |change: fn(&mut Graph)| {
+    let error_after = |change: fn(&mut Graph)| {
         let mut graph = graph.clone();
         change(&mut graph);
         graph.verify().unwrap_err().to_string()
     };
-    let error = other(|graph| graph.defaults[0].of.dims.clear());
+    let error = error_after(|graph| graph.defaults[0].tensor_type.dims.clear());
     assert!(error.contains("is f32[1] for an input of f32[];"), "{error}");
-    let error = other(|graph| graph.defaults[0].value = graph.inputs[0]);
+    let error = error_after(|graph| graph.defaults[0].value = graph.inputs[0]);
     assert!(error.contains("\"x\", the default of an input, is not a constant;"), "{error}");
-    let error = other(|graph| graph.values[1].name = "k".to_owned());
+    let error = error_after(|graph| graph.values[1].name = "k".to_owned());
     assert!(error.contains("has the name of another input;"), "{error}");
-    let error = other(|graph| graph.defaults[0].value = ValueId::new(99));
+    let error = error_after(|graph| graph.defaults[0].value = ValueId::new(99));
     assert!(error.starts_with("default 0 is value 99"), "{error}");
     let error = Graph::parse("graph g\n  default k: f32[1]\n").unwrap_err().to_string();
     assert_eq!(error, "line 2: found \"\", expected how many inputs stand before it");
 }
 
 #[test]
-fn pairs_in_one_place_are_lines_of_the_text_and_go_with_their_ports() {
+fn in_place_pairs_are_printed_and_removed_with_their_ports() {
     let text = "graph \"g\"
   input x: f32[2]
   input in_place: f32[2]
@@ -318,15 +321,15 @@ fn pairs_in_one_place_are_lines_of_the_text_and_go_with_their_ports() {
     let mut graph = Graph::parse(text).unwrap();
     assert_eq!(graph.to_string(), text);
     assert_eq!(graph.pairs(), Ok(vec![(0, 0), (1, 1)]));
-    let one = ("x".to_owned(), "y".to_owned());
-    graph.add_in_place(&[one.clone(), ("x".to_owned(), "a b".to_owned())]);
-    assert_eq!(graph.in_place.len(), 3, "a pair that is there is not there twice");
+    let known_pair = ("x".to_owned(), "y".to_owned());
+    graph.add_in_place(&[known_pair.clone(), ("x".to_owned(), "a b".to_owned())]);
+    assert_eq!(graph.in_place.len(), 3, "a known pair is not added again");
     let twice = InPlaceError::Twice { side: "input", name: "x".to_owned() };
     assert_eq!(graph.check_in_place(), Err(twice));
     graph.in_place.pop();
     let output = graph.outputs[0];
     graph.cut_to(vec![output]).unwrap();
-    assert_eq!(graph.in_place, [one]);
+    assert_eq!(graph.in_place, [known_pair]);
     let wrong = "graph g\n  input x: f32[2]\n  in_place x\n";
     let error = Graph::parse(wrong).unwrap_err().to_string();
     assert_eq!(error, "line 3: found \"\", expected \"=\"");
@@ -334,7 +337,7 @@ fn pairs_in_one_place_are_lines_of_the_text_and_go_with_their_ports() {
 
 // Subgraphs: text, order, verifier, edits.
 
-/// A loop in a branch, and a list of graphs; values go by other names inside, and by the same.
+/// A loop in a branch, and a list of graphs. Captures have the outer value's name, or another one.
 const NESTED: &str = r#"graph "nested"
   input c: bool[]
   input x: f32[2]
@@ -373,7 +376,7 @@ fn nested() -> Graph {
     Graph::parse(NESTED).unwrap()
 }
 
-/// The graph of an attribute, to be changed.
+/// Returns the subgraph of an attribute, to be changed.
 fn inner<'a>(graph: &'a mut Graph, node: usize, attribute: &str) -> &'a mut Graph {
     let (_, attr) = graph.nodes[node].attrs.iter_mut().find(|(name, _)| name == attribute).unwrap();
     match attr {
@@ -383,8 +386,8 @@ fn inner<'a>(graph: &'a mut Graph, node: usize, attribute: &str) -> &'a mut Grap
     }
 }
 
-/// A graph whose nodes hold `depth` more, one in the other.
-fn deep(depth: usize) -> Graph {
+/// Creates a graph with subgraphs nested `depth` deep.
+fn nested_deep(depth: usize) -> Graph {
     let mut graph = Graph::new("leaf");
     for _ in 0..depth {
         let inner = graph;
@@ -398,15 +401,15 @@ fn deep(depth: usize) -> Graph {
 }
 
 #[test]
-fn the_text_has_a_block_for_each_subgraph_and_reads_back() {
+fn subgraphs_are_printed_as_blocks_and_parsed_unchanged() {
     let graph = nested();
     assert_eq!(graph.to_string(), NESTED);
     let branch = &graph.nodes[1];
     let places: Vec<_> = branch.subgraphs().map(|inner| (inner.attribute, inner.index)).collect();
     assert_eq!(places, [("then_branch", None), ("else_branch", None)]);
-    let ways: Vec<_> =
+    let list: Vec<_> =
         graph.nodes[2].subgraphs().map(|inner| (inner.attribute, inner.index)).collect();
-    assert_eq!(ways, [("ways", Some(0)), ("ways", Some(1))]);
+    assert_eq!(list, [("ways", Some(0)), ("ways", Some(1))]);
     assert_eq!(graph.nodes[2].attr("none").unwrap().to_string(), "0 graphs");
     assert_eq!(branch.attr("else_branch").unwrap().to_string(), r#"graph "else""#);
 
@@ -418,12 +421,12 @@ fn the_text_has_a_block_for_each_subgraph_and_reads_back() {
     assert_eq!(body.inputs.len(), 3);
     let types: Vec<_> = body.inputs.iter().map(|id| body.value(*id).unwrap().type_text()).collect();
     assert_eq!(types, [Some("i64[]".to_owned()), None, Some("f32[?]".to_owned())]);
-    // What goes by `h` inside is not what goes by `h` around it.
+    // `h` in the body captures `w`, not the outer `h`.
     assert_eq!(body.captures[1].outer, then.value_named("w").unwrap());
 }
 
 #[test]
-fn a_block_ends_where_a_line_is_indented_less() {
+fn a_less_indented_line_ends_a_block() {
     let text =
         "input c: bool[]\ny = If@16(c)\n b: graph g\n      capture c\n\n   output c\n output y\n";
     let graph = Graph::parse(text).unwrap();
@@ -433,7 +436,7 @@ fn a_block_ends_where_a_line_is_indented_less() {
 }
 
 #[test]
-fn a_malformed_block_is_refused_by_line() {
+fn errors_name_the_line_of_a_malformed_block() {
     let cases = [
         (
             "b: graph g\n",
@@ -466,13 +469,13 @@ fn a_malformed_block_is_refused_by_line() {
             "node \"If_0\" attribute \"b\" graph 1: node \"Neg_0\" input 0 is value \"x\", which nothing makes",
         ),
     ];
-    for (text, wanted) in cases {
-        assert_eq!(Graph::parse(text).unwrap_err().to_string(), wanted, "{text}");
+    for (text, expected) in cases {
+        assert_eq!(Graph::parse(text).unwrap_err().to_string(), expected, "{text}");
     }
 }
 
 #[test]
-fn captures_are_reads_of_the_node_of_the_subgraph() {
+fn the_node_of_a_subgraph_reads_its_captures() {
     let graph = nested();
     let [c, x, h, y] = ["c", "x", "h", "y"].map(|name| graph.value_named(name).unwrap());
     let readers = graph.consumers();
@@ -484,7 +487,7 @@ fn captures_are_reads_of_the_node_of_the_subgraph() {
 }
 
 #[test]
-fn nodes_are_sorted_behind_what_their_subgraphs_capture() {
+fn sorting_puts_producers_of_captures_first() {
     let mut graph = nested();
     graph.nodes.reverse();
     let (node, value) = ("Pick_2".to_owned(), "y".to_owned());
@@ -499,7 +502,7 @@ fn nodes_are_sorted_behind_what_their_subgraphs_capture() {
 }
 
 #[test]
-fn edits_keep_what_subgraphs_capture() {
+fn edits_cannot_remove_captured_values() {
     let mut graph = nested();
     let [x, h] = ["x", "h"].map(|name| graph.value_named(name).unwrap());
     let (neg, branch) = (NodeId(0), NodeId(1));
@@ -507,9 +510,9 @@ fn edits_keep_what_subgraphs_capture() {
     let other = graph.add_value("other");
     let lost = Node::new("Abs", 13, &[x], &[other]);
     assert!(matches!(graph.replace(neg, lost), Err(GraphError::NoProducer { .. })));
-    let late = graph.nodes.remove(1);
-    assert!(matches!(graph.insert(neg, late.clone()), Err(GraphError::OutOfOrder { .. })));
-    graph.insert(branch, late).unwrap();
+    let removed = graph.nodes.remove(1);
+    assert!(matches!(graph.insert(neg, removed.clone()), Err(GraphError::OutOfOrder { .. })));
+    graph.insert(branch, removed).unwrap();
     assert_eq!(graph.to_string(), NESTED);
 
     graph.replace(neg, Node::new("Abs", 13, &[x], &[h])).unwrap();
@@ -519,7 +522,7 @@ fn edits_keep_what_subgraphs_capture() {
 }
 
 #[test]
-fn the_verifier_says_what_is_wrong_inside() {
+fn the_verifier_reports_violations_in_subgraphs() {
     type Break = fn(&mut Graph);
     let listed = "expected inputs and captures listed, and nothing else";
     let inside = r#"node "branch" attribute "then_branch": "#;
@@ -593,13 +596,13 @@ fn the_verifier_says_what_is_wrong_inside() {
 }
 
 #[test]
-fn subgraphs_are_nested_up_to_a_depth() {
-    let graph = deep(MAX_DEPTH);
+fn the_nesting_of_subgraphs_is_limited() {
+    let graph = nested_deep(MAX_DEPTH);
     assert_eq!(graph.verify(), Ok(()));
     let text = graph.to_string();
     assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
 
-    let graph = deep(MAX_DEPTH + 1);
+    let graph = nested_deep(MAX_DEPTH + 1);
     let error = graph.verify().unwrap_err().to_string();
     let expected = r#"node "If_0" attribute "body": subgraphs are nested more than 16 deep, expected at most 16"#;
     assert_eq!(error, expected);

@@ -1,4 +1,4 @@
-//! Graphs as text, for people and for tests; [`Graph::parse`] reads it back.
+//! Prints graphs as text, for people and for tests. [`Graph::parse`] reads the text.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,15 +8,15 @@ use super::{
     ValueId,
 };
 
-/// A top-level graph.
+/// Writes a top-level graph.
 pub(super) fn graph<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     writeln!(f, "graph {:?}", graph.name)?;
     lines(graph, 2, &|id| format!("<no value {}>", id.0), f)?;
-    for DefaultInput { value, of, before } in &graph.defaults {
-        writeln!(f, "  default {}: {of} {before}", Name(graph, Some(*value)))?;
+    for DefaultInput { value, tensor_type, index } in &graph.defaults {
+        writeln!(f, "  default {}: {tensor_type} {index}", Name(graph, Some(*value)))?;
     }
     for (input, output) in &graph.in_place {
         writeln!(f, "  in_place {}={}", Word(input), Word(output))?;
@@ -38,7 +38,8 @@ fn lines<N: GraphNode, V: GraphValue>(
     for capture in &graph.captures {
         captures.set(capture.inner, Some(outer(capture.outer)));
     }
-    // Readers take inputs in the order of their lines, whatever places they have among the values.
+    // The parser lists inputs in the order of their lines. So the lines of inputs are in the order of `graph.inputs`, which
+    // may differ from that of the values.
     let mut inputs = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
     for ((_, captured), value) in captures.iter().zip(&graph.values) {
         let value = value.value();
@@ -49,22 +50,22 @@ fn lines<N: GraphNode, V: GraphValue>(
         let value = if is_input { inputs.next().map_or(value, V::value) } else { value };
         let name = Word(&value.name);
         let line = match (&value.source, captured) {
-            (Source::Input(of), _) => format!("input {name}: {of}"),
+            (Source::Input(tensor_type), _) => format!("input {name}: {tensor_type}"),
             (Source::Constant(tensor), _) => format!("constant {name}: {}", literal(tensor)),
             (Source::Outer, Some(outer)) if *outer == name.to_string() => format!("capture {name}"),
             (Source::Outer, Some(outer)) => format!("capture {name} = {outer}"),
             (Source::Outer, None) => match &value.declared {
-                Some(of) => format!("input {name}: {of}"),
+                Some(tensor_type) => format!("input {name}: {tensor_type}"),
                 None => format!("input {name}"),
             },
             (Source::Computed, _) => continue,
         };
         writeln!(f, "{:indent$}{line}", "")?;
     }
-    for of in &graph.nodes {
+    for graph_node in &graph.nodes {
         write!(f, "{:indent$}", "")?;
-        node(graph, of, f)?;
-        subgraphs(graph, of.node(), indent + 2, f)?;
+        node(graph, graph_node, f)?;
+        subgraphs(graph, graph_node.node(), indent + 2, f)?;
     }
     if graph.outputs.is_empty() {
         return Ok(());
@@ -73,31 +74,32 @@ fn lines<N: GraphNode, V: GraphValue>(
     writeln!(f, "{:indent$}output {}", "", List(outputs.collect()))
 }
 
+/// Writes the line of a node: outputs, operator, inputs, attributes other than graphs, and its name.
 fn node<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
-    of: &N,
+    graph_node: &N,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
-    let node = of.node();
-    let made = node.outputs.iter().map(|&id| Output(Name(graph, id)));
-    write!(f, "{} = ", List(made.collect()))?;
+    let node = graph_node.node();
+    let outputs = node.outputs.iter().map(|&id| Output(Name(graph, id)));
+    write!(f, "{} = ", List(outputs.collect()))?;
     if !node.domain.is_empty() {
         write!(f, "{}:", Part(&node.domain))?;
     }
-    let read = node.inputs.iter().map(|&id| Name(graph, id));
-    write!(f, "{}@{}({})", Part(&node.op), node.opset, List(read.collect()))?;
-    let holds_none = |attr: &Attr| !matches!(attr, Attr::Graph(_) | Attr::Graphs(_));
-    for (name, attr) in node.attrs.iter().filter(|(_, attr)| holds_none(attr)) {
+    let inputs = node.inputs.iter().map(|&id| Name(graph, id));
+    write!(f, "{}@{}({})", Part(&node.op), node.opset, List(inputs.collect()))?;
+    let is_graph = |attr: &Attr| matches!(attr, Attr::Graph(_) | Attr::Graphs(_));
+    for (name, attr) in node.attrs.iter().filter(|(_, attr)| !is_graph(attr)) {
         write!(f, " {}={attr}", Word(name))?;
     }
     write!(f, " # {}", Word(&node.name))?;
-    match of.remark() {
+    match graph_node.remark() {
         Some(remark) => writeln!(f, ", {remark}"),
         None => writeln!(f),
     }
 }
 
-/// The subgraphs of a node of `graph`, which stand behind all its other attributes.
+/// Writes the subgraphs of a node of `graph`, each in indented lines after the node's line.
 fn subgraphs<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     node: &Node,
@@ -131,9 +133,9 @@ fn subgraphs<N: GraphNode, V: GraphValue>(
     Ok(())
 }
 
-pub(super) fn tensor_type(of: &TensorType, f: &mut Formatter<'_>) -> fmt::Result {
-    write!(f, "{}[", of.dtype)?;
-    for (axis, dim) in of.dims.iter().enumerate() {
+pub(super) fn tensor_type(tensor_type: &TensorType, f: &mut Formatter<'_>) -> fmt::Result {
+    write!(f, "{}[", tensor_type.dtype)?;
+    for (axis, dim) in tensor_type.dims.iter().enumerate() {
         let comma = if axis == 0 { "" } else { "," };
         match dim {
             DimSpec::Fixed(n) => write!(f, "{comma}{n}")?,
@@ -158,7 +160,7 @@ pub(super) fn attr(attr: &Attr, f: &mut Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// The names along a cycle, the first again at the end; the middle of a long one left out.
+/// Formats the names along a cycle, with the first again at the end. Of a long cycle, only the first names.
 pub(super) fn cycle(nodes: &[String]) -> String {
     const SHOWN: usize = 8;
     let mut names: Vec<_> = nodes.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
@@ -169,12 +171,12 @@ pub(super) fn cycle(nodes: &[String]) -> String {
     names.join(" -> ")
 }
 
-/// A name as it stands if it is one plain word, else quoted, so that a line stays a line.
+/// A name: quoted unless it is a plain word, so that the parser reads it as one token.
 struct Word<'a>(&'a str);
 
 impl Display for Word<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // A colon at the end would be taken for that before a type.
+        // The parser reads a colon at the end as the start of a type.
         let is_plain = !self.0.ends_with(':') && self.0.chars().all(is_plain);
         if is_plain && !self.0.is_empty() && self.0 != "_" {
             f.write_str(self.0)
@@ -184,12 +186,12 @@ impl Display for Word<'_> {
     }
 }
 
-/// Whether a character may stand in a word without quotes.
+/// Whether a word without quotes may contain a character.
 pub(super) fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || "_-./:".contains(c)
 }
 
-/// One of the two words that a colon parts.
+/// The domain or the name in `domain:op`: quoted if it contains a colon itself.
 struct Part<'a>(&'a str);
 
 impl Display for Part<'_> {
@@ -198,7 +200,7 @@ impl Display for Part<'_> {
     }
 }
 
-/// A value's name, `_` where there is no value.
+/// The name of a value; `_` for an omitted input or output.
 struct Name<'a, N, V>(&'a Graph<N, V>, Option<ValueId>);
 
 impl<N: GraphNode, V: GraphValue> Display for Name<'_, N, V> {
@@ -211,7 +213,7 @@ impl<N: GraphNode, V: GraphValue> Display for Name<'_, N, V> {
     }
 }
 
-/// The name of a value that a node makes, and its type where that is known.
+/// The name of a node's output, and its type if known.
 struct Output<'a, N, V>(Name<'a, N, V>);
 
 impl<N: GraphNode, V: GraphValue> Display for Output<'_, N, V> {
@@ -225,12 +227,13 @@ impl<N: GraphNode, V: GraphValue> Display for Output<'_, N, V> {
     }
 }
 
+/// Items separated by commas.
 struct List<T>(Vec<T>);
 
 impl<T: Display> Display for List<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (at, item) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
+        for (index, item) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
             write!(f, "{comma}{item}")?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Verifies the invariants of graphs.
+//! Verifies the invariants of graphs. Importers call it on every graph, and edits after every change.
 
 use std::collections::HashSet;
 
@@ -9,23 +9,26 @@ use super::{
 use crate::graph::NodeReads;
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// Checks that ids name something, that every value in use is made once and before it is
-    /// read, that inputs and outputs can be told apart by name, and the same of all subgraphs, which may be
-    /// nested 16 deep. Their outputs are told apart by place alone.
+    /// Checks the graph and its subgraphs:
+    ///
+    /// * All ids are in range.
+    /// * Every value in use has one producer, and is produced before it is read.
+    /// * The names of inputs are unique, and so are those of outputs, except for outputs of subgraphs.
+    /// * Subgraphs are nested at most 16 deep.
     ///
     /// # Errors
-    /// The first thing that is not so.
+    /// Returns the first violation.
     pub fn verify(&self) -> Result<(), GraphError> {
         self.verify_at(0)
     }
 
-    /// The same of a graph that is nested so deep.
+    /// Checks a graph at this nesting depth.
     fn verify_at(&self, depth: usize) -> Result<(), GraphError> {
         self.verify_lists(depth)?;
         self.verify_defaults()?;
-        let mut made = PerValue::filled(self, false);
+        let mut produced = PerValue::filled(self, false);
         for node in self.nodes.iter().map(N::node) {
-            self.verify_reads(node, &made)?;
+            self.verify_reads(node, &produced)?;
             for Subgraph { attribute, index, graph } in node.subgraphs() {
                 let verified = if depth < MAX_DEPTH {
                     graph.verify_at(depth + 1)
@@ -34,11 +37,12 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
                 };
                 verified.map_err(|error| error.inside(&node.name, attribute, index))?;
             }
-            self.verify_makes(node, &mut made)?;
+            self.verify_produces(node, &mut produced)?;
         }
-        self.verify_outputs(depth, &made)
+        self.verify_outputs(depth, &produced)
     }
 
+    /// Checks that the lists of inputs and captures agree with the sources of values.
     fn verify_lists(&self, depth: usize) -> Result<(), GraphError> {
         let mut listed = PerValue::filled(self, Listed::Nowhere);
         let mut names = HashSet::new();
@@ -67,14 +71,15 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         Ok(())
     }
 
-    fn verify_reads(&self, node: &Node, made: &PerValue<bool>) -> Result<(), GraphError> {
+    /// Checks that the values that a node reads are produced before. `produced` marks the outputs of earlier nodes.
+    fn verify_reads(&self, node: &Node, produced: &PerValue<bool>) -> Result<(), GraphError> {
         for (read, id) in node.reads() {
             let place = || match read {
                 Read::Input(port) => format!("node {:?} input {port}", node.name),
                 Read::Capture => format!("a capture of node {:?}", node.name),
             };
             let value = self.value_at(id, place)?.value();
-            if !matches!(value.source, Source::Computed) || made.get(id) == Some(&true) {
+            if !matches!(value.source, Source::Computed) || produced.get(id) == Some(&true) {
                 continue;
             }
             let name = value.name.clone();
@@ -86,12 +91,17 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         Ok(())
     }
 
-    fn verify_makes(&self, node: &Node, made: &mut PerValue<bool>) -> Result<(), GraphError> {
+    /// Checks that the outputs of a node have no other producer, and marks them as produced.
+    fn verify_produces(
+        &self,
+        node: &Node,
+        produced: &mut PerValue<bool>,
+    ) -> Result<(), GraphError> {
         for (port, output) in node.outputs.iter().enumerate() {
             let &Some(output) = output else { continue };
             let place = || format!("node {:?} output {port}", node.name);
             let value = self.value_at(output, place)?.value();
-            let first = match (&value.source, made.get(output)) {
+            let first = match (&value.source, produced.get(output)) {
                 (Source::Input(_), _) => "the caller".to_owned(),
                 (Source::Constant(_), _) => "the model".to_owned(),
                 (Source::Outer, _) => "the outer graph".to_owned(),
@@ -100,7 +110,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
                     first.map_or_else(String::new, |n| format!("node {:?}", n.name))
                 }
                 (Source::Computed, Some(false) | None) => {
-                    made.set(output, true);
+                    produced.set(output, true);
                     continue;
                 }
             };
@@ -114,7 +124,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         self.nodes.iter().map(N::node).find(|n| n.outputs.contains(&Some(value)))
     }
 
-    fn verify_outputs(&self, depth: usize, made: &PerValue<bool>) -> Result<(), GraphError> {
+    fn verify_outputs(&self, depth: usize, produced: &PerValue<bool>) -> Result<(), GraphError> {
         let mut names = HashSet::new();
         for (index, &id) in self.outputs.iter().enumerate() {
             let place = || format!("output {index}");
@@ -123,7 +133,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
                 let name = value.name.clone();
                 return Err(GraphError::SameName { kind: "outputs", name });
             }
-            if matches!(value.source, Source::Computed) && made.get(id) != Some(&true) {
+            if matches!(value.source, Source::Computed) && produced.get(id) != Some(&true) {
                 let value = value.name.clone();
                 return Err(GraphError::NoProducer { place: place(), value });
             }

@@ -55,8 +55,9 @@ fn is_tflite(bytes: &[u8]) -> bool {
     bytes.get(4..8) == Some(b"TFL3")
 }
 
-/// A zip archive with `data.pkl` inside, or a bare pickle as older releases wrote.
+/// Whether bytes are a PyTorch file: a zip archive with `data.pkl` inside, or a bare pickle as releases before 1.6 wrote.
 fn is_pytorch(bytes: &[u8]) -> bool {
+    // A pickle of protocol 2 that starts with PyTorch's magic number, 0x1950a86a20f9469cfc6c.
     const PICKLED: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
     bytes.starts_with(PICKLED) || is_zip(bytes) && contains(bytes, b"data.pkl")
 }
@@ -69,16 +70,16 @@ fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
 }
 
-/// Whether the first or last 64 KiB of a zip archive, where its entries' names are, contain
-/// `words`.
-fn contains(bytes: &[u8], words: &[u8]) -> bool {
-    const ENDS: usize = 1 << 16;
-    let head = bytes.get(..ENDS.min(bytes.len())).unwrap_or_default();
-    let tail = bytes.get(bytes.len().saturating_sub(ENDS)..).unwrap_or_default();
-    [head, tail].iter().any(|part| part.windows(words.len()).any(|at| at == words))
+/// Whether a zip archive contains `text` in its first or last 64 KiB, where the names of its entries are.
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    const SEARCHED_BYTES: usize = 1 << 16;
+    let start = bytes.get(..SEARCHED_BYTES.min(bytes.len())).unwrap_or_default();
+    let end = bytes.get(bytes.len().saturating_sub(SEARCHED_BYTES)..).unwrap_or_default();
+    [start, end].iter().any(|part| part.windows(text.len()).any(|window| window == text))
 }
 
-/// Reads one protobuf field: its key, its bytes (empty for a varint) and the bytes after it.
+/// Reads one protobuf field: its key, its bytes (empty for a varint) and the bytes after it. A key is `number * 8 + type`;
+/// type 0 is a varint, type 2 is a length and bytes.
 fn field(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let (key, rest) = varint(bytes)?;
     let wire_type = key % 8;
@@ -87,69 +88,77 @@ fn field(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
         return Some((key, &[], rest));
     }
     let (len, rest) = varint(rest).filter(|_| wire_type == 2)?;
-    let (own, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    Some((key, own, rest))
+    let (content, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    Some((key, content, rest))
 }
 
+/// Reads a number of protobuf: 7 bits per byte, the lowest first; the top bit of a byte means that another one follows.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
-    for (at, &byte) in bytes.iter().take(9).enumerate() {
-        number |= u64::from(byte & 0x7f) << (7 * at);
+    for (index, &byte) in bytes.iter().take(9).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
-            return Some((number, bytes.get(at + 1..)?));
+            return Some((number, bytes.get(index + 1..)?));
         }
     }
     None
 }
 
-fn is_words(bytes: &[u8]) -> bool {
+/// Whether bytes are printable ASCII text.
+fn is_printable(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
+/// The keys of protobuf fields 1 and 2 with bytes, and of field 1 with a varint.
 const FIRST: u64 = 1 << 3 | 2;
 const SECOND: u64 = 2 << 3 | 2;
+const FIRST_VARINT: u64 = 1 << 3;
 
-/// A `SavedModel` message: a version, then a `MetaGraphDef` whose first field is a message. The
-/// same field of an ONNX file is the producer's name.
+/// Whether bytes are a `SavedModel` message: a version, then a `MetaGraphDef` whose first field is a message. Field 2 of an
+/// ONNX file is the producer's name.
 fn is_saved_model(bytes: &[u8]) -> bool {
     let graph = || {
-        let (key, _, rest) = field(bytes).filter(|(key, ..)| *key == 1 << 3)?;
-        let (second, graph, _) = field(rest)?;
-        let (first, about, _) = field(graph)?;
-        Some(key == 1 << 3 && second == SECOND && first == FIRST && !is_words(about))
+        let (_, _, rest) = field(bytes).filter(|(key, ..)| *key == FIRST_VARINT)?;
+        let (graph_key, graph, _) = field(rest)?;
+        let (meta_info_key, meta_info, _) = field(graph)?;
+        Some(graph_key == SECOND && meta_info_key == FIRST && !is_printable(meta_info))
     };
     graph() == Some(true)
 }
 
-/// A `GraphDef` message: its first field is a node with a name and an operator.
+/// Whether bytes are a `GraphDef` message: its first field is a node with a name and an operator.
 fn is_graph_def(bytes: &[u8]) -> bool {
     let node = || {
         let (key, node, _) = field(bytes)?;
-        let (first, name, rest) = field(node)?;
-        let (second, op, _) = field(rest)?;
-        Some(key == FIRST && first == FIRST && second == SECOND && is_words(name) && is_words(op))
+        let (name_key, name, rest) = field(node)?;
+        let (op_key, op, _) = field(rest)?;
+        let has_keys = key == FIRST && name_key == FIRST && op_key == SECOND;
+        Some(has_keys && is_printable(name) && is_printable(op))
     };
     node() == Some(true)
 }
 
-/// A `NetParameter` message or its text format: a name and layers.
+/// Whether bytes are a `NetParameter` message of Caffe or its text format: a name and layers. Layers are field 100, or
+/// field 2 in older files.
 fn is_caffe(bytes: &[u8]) -> bool {
     const LAYER: u64 = 100 << 3 | 2;
     let message = || {
         let (key, name, rest) = field(bytes)?;
-        let (next, ..) = field(rest)?;
-        Some(key == FIRST && is_words(name) && (next == LAYER || next == SECOND))
+        let (next_key, ..) = field(rest)?;
+        let is_layer = next_key == LAYER || next_key == SECOND;
+        Some(key == FIRST && is_printable(name) && is_layer)
     };
     let text = || {
-        let head = bytes.get(..bytes.len().min(1 << 14))?;
-        let end = head.iter().rposition(|&byte| byte == b'\n').unwrap_or(head.len());
-        let text = std::str::from_utf8(head.get(..end)?).ok()?;
+        // The whole lines of the first 16 KiB.
+        let start = bytes.get(..bytes.len().min(1 << 14))?;
+        let end = start.iter().rposition(|&byte| byte == b'\n').unwrap_or(start.len());
+        let text = std::str::from_utf8(start.get(..end)?).ok()?;
         let starts = |line: &str, words: &[&str]| words.iter().any(|word| line.starts_with(word));
         let mut lines = text.lines().map(str::trim);
-        let begins = lines.clone().find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let first = lines.clone().find(|line| !line.is_empty() && !line.starts_with('#'))?;
         let layers = ["layer {", "layers {", "layer{", "layers{"];
-        let opens = starts(begins, &["name:", "input:", "input_shape"]) || starts(begins, &layers);
-        Some(opens && lines.any(|line| starts(line, &layers)))
+        let is_start = starts(first, &["name:", "input:", "input_shape"]) || starts(first, &layers);
+        Some(is_start && lines.any(|line| starts(line, &layers)))
     };
     message() == Some(true) || text() == Some(true)
 }
@@ -159,10 +168,11 @@ mod tests {
     use super::*;
     use crate::import::{ImportOptions, bytes};
 
-    fn message(number: u8, of: &[u8]) -> Vec<u8> {
-        let mut all = vec![number << 3 | 2, u8::try_from(of.len()).unwrap()];
-        all.extend(of);
-        all
+    /// Encodes a protobuf field of bytes.
+    fn message(number: u8, content: &[u8]) -> Vec<u8> {
+        let mut field = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
+        field.extend(content);
+        field
     }
 
     #[test]
@@ -188,25 +198,27 @@ mod tests {
             (b"# a net\nname: \"net\"\nlayer {\n}\n", "a Caffe network", "caffe2onnx"),
             (b"layers{\n}\n", "a Caffe network", "caffe2onnx"),
         ];
-        for (of, name, tool) in cases {
-            // Whatever the file is called.
-            for called in ["m", "m.onnx", "m.udm", "m.pt"] {
-                let error = bytes(of, called, &ImportOptions::default()).unwrap_err().to_string();
+        for (content, format, tool) in cases {
+            // The name of the file does not matter.
+            for name in ["m", "m.onnx", "m.udm", "m.pt"] {
+                let error =
+                    bytes(content, name, &ImportOptions::default()).unwrap_err().to_string();
                 let expected =
-                    format!("{called:?}: {name} is not supported, expected an ONNX file: ");
+                    format!("{name:?}: {format} is not supported, expected an ONNX file: ");
                 assert!(error.starts_with(&expected) && error.contains(tool), "{error}");
             }
         }
     }
 
     #[test]
-    fn what_only_looks_so_is_none_of_them() {
-        let producer = [&[8, 8][..], &message(2, b"pytorch")].concat();
-        let cut = message(1, &message(1, b"x"));
+    fn similar_bytes_are_not_refused() {
+        let onnx = [&[8, 8][..], &message(2, b"pytorch")].concat();
+        let incomplete = message(1, &message(1, b"x"));
+        let printed_graph = b"graph \"layer {\"\n  layer {";
         let cases: [&[u8]; 6] =
-            [b"", b"PK\x03\x04", &producer, &cut, b"graph \"layer {\"\n  layer {", &[0xff; 20]];
-        for of in cases {
-            assert!(refuse(of, "m").is_ok(), "{of:?}");
+            [b"", b"PK\x03\x04", &onnx, &incomplete, printed_graph, &[0xff; 20]];
+        for content in cases {
+            assert!(refuse(content, "m").is_ok(), "{content:?}");
         }
     }
 }

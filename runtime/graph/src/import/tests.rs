@@ -9,12 +9,13 @@ fn model() -> Vec<u8> {
     ModelProto { ir_version: 8, graph, ..ModelProto::default() }.to_bytes()
 }
 
-fn refusal(of: &[u8], name: &str) -> String {
-    bytes(of, name, &ImportOptions::default()).unwrap_err().to_string()
+/// Returns the error of an import of these bytes.
+fn refusal(content: &[u8], name: &str) -> String {
+    bytes(content, name, &ImportOptions::default()).unwrap_err().to_string()
 }
 
 #[test]
-fn a_suffix_says_the_format_and_else_the_bytes() {
+fn the_format_follows_from_the_suffix_or_else_from_the_bytes() {
     for name in ["m.onnx", "M.ONNX", "m", "m.bin", "onnx"] {
         let graph = bytes(&model(), name, &ImportOptions::default()).unwrap();
         assert_eq!(graph.name, name);
@@ -25,11 +26,11 @@ fn a_suffix_says_the_format_and_else_the_bytes() {
 
 #[test]
 fn an_unknown_file_is_refused_with_the_known_formats() {
-    for (of, name) in [(&b""[..], "m"), (b"PK\x03\x04", "m.zip"), (b"\x08\x00", ".onnx")] {
+    for (content, name) in [(&b""[..], "m"), (b"PK\x03\x04", "m.zip"), (b"\x08\x00", ".onnx")] {
         let expected = format!(
             "{name:?} has an unknown format, expected one of ONNX (.onnx), model file (.udm), text (.graph)"
         );
-        assert_eq!(refusal(of, name), expected);
+        assert_eq!(refusal(content, name), expected);
     }
     let path = std::env::temp_dir().join(format!("udo-format-{}.txt", std::process::id()));
     std::fs::write(&path, "a text").unwrap();
@@ -41,7 +42,7 @@ fn an_unknown_file_is_refused_with_the_known_formats() {
 }
 
 #[test]
-fn a_printed_graph_is_a_model() {
+fn a_printed_graph_can_be_imported() {
     let text =
         "graph \"small\"\n  input x: f32[n,2]\n  y: f32[n,2] = Relu@17(x) # act\n  output y\n";
     for name in ["m.graph", "m", "m.txt"] {
@@ -60,13 +61,13 @@ fn a_printed_graph_is_a_model() {
             "\"m.graph\", line 2: \"\", expected up to 16777216 elements that are the same",
         ),
     ];
-    for (of, expected) in cases {
-        assert_eq!(refusal(of, "m.graph"), expected);
+    for (content, expected) in cases {
+        assert_eq!(refusal(content, "m.graph"), expected);
     }
 }
 
 #[test]
-fn formats_are_told_apart_by_name_and_suffix() {
+fn names_and_suffixes_of_formats_are_unique() {
     let mut seen = std::collections::BTreeSet::new();
     for importer in IMPORTERS {
         assert!(seen.insert(importer.name.to_owned()), "{}", importer.name);
@@ -78,7 +79,7 @@ fn formats_are_told_apart_by_name_and_suffix() {
 }
 
 #[test]
-fn a_file_that_is_read_into_memory_may_change_later() {
+fn a_copied_file_may_change_after_the_import() {
     let text = "graph \"small\"\n  constant w: f32[40]{0.5}\n  output w\n";
     let graph = Graph::parse(text).unwrap();
     let networks = vec![Network {
@@ -95,7 +96,7 @@ fn a_file_that_is_read_into_memory_may_change_later() {
     let options = ImportOptions { reading: Reading::Copied, ..ImportOptions::default() };
     let graph = file(&path, &options).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap();
-    let elements = graph.constant(graph.outputs[0]).and_then(|of| of.get::<f32>());
+    let elements = graph.constant(graph.outputs[0]).and_then(|tensor| tensor.get::<f32>());
     assert_eq!(elements, Some(&[0.5; 40][..]));
     let error = file(&path, &options).unwrap_err().to_string();
     let expected =

@@ -23,7 +23,7 @@ pub(super) fn import(
         reason: error.to_string(),
     })?;
     Graph::parse(text).map_err(|error| match error {
-        ParseError::Line { line, found, wanted: expected } => {
+        ParseError::Line { line, found, expected } => {
             let place = format!("{name:?}, line {line}");
             ImportError::Malformed { place, found: format!("{found:?}"), expected }
         }

@@ -4,10 +4,11 @@ use super::{ImportError, ImportOptions, ModelBytes};
 use crate::container::{Container, ContainerError};
 use crate::graph::Graph;
 
-/// Imports the network and stage that the options name; without options, the only network and the
-/// stage that fits without given shapes.
+/// Imports one stage of a network: a graph for certain input shapes.
 ///
-/// Ranges of dimensions stay open: see [`Container::bound`].
+/// The options name the network and the stage. Without options, the file must have a single network, and the stage is
+/// chosen without knowing input shapes. A dimension that the stage allows to vary stays variable in the graph: see
+/// [`Container::bound`].
 ///
 /// # Errors
 /// Fails if the bytes are not a model file, or it does not have the network or stage.

@@ -1,7 +1,7 @@
 //! A cache of tensors that are computed from other tensors.
 //!
-//! Equal computations return tensors with the same id, so that plans share prepacked weights; and the same tensor while
-//! anything still holds it.
+//! Equal computations return tensors with the same id, so that plans (compiled graphs) share prepacked weights. While
+//! anything still uses a tensor, they return that tensor itself.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,51 +14,56 @@ use super::{Buffer, Data, InModel, Tensor};
 
 /// Weak references to computed tensors, by the key of the computation. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Derived(Arc<Mutex<Known>>);
+pub struct Derived(Arc<Mutex<Entries>>);
 
+/// The entries of the cache. A sweep removes entries that are unused: neither new nor requested since the last sweep, and
+/// without live tensors.
 #[derive(Debug, Default)]
-struct Known {
-    of: HashMap<String, Entry>,
-    /// How many there are before those that nobody wants are looked for: as many new ones as somebody wanted of the old.
-    most: usize,
+struct Entries {
+    by_key: HashMap<String, Entry>,
+    /// The number of entries that triggers the next sweep: the cache grows by as many entries as the last sweep found in
+    /// use, so that the cost of sweeps per new entry is constant.
+    sweep_len: usize,
 }
 
+/// The outputs of one computation.
 #[derive(Debug)]
 struct Entry {
-    made: Vec<Option<WeakTensor>>,
-    /// Whether it was made, or asked for, since those that nobody wants were last looked for.
+    tensors: Vec<Option<WeakTensor>>,
+    /// Whether the entry was added since the last sweep.
     is_new: bool,
-    is_asked_for: bool,
+    /// Whether the entry was requested since the last sweep.
+    is_requested: bool,
 }
 
-/// Fewer entries than these are not worth looking through.
-const FEW_ENTRIES: usize = 4096;
+/// No sweep takes place below this number of entries.
+const MIN_SWEEP_ENTRIES: usize = 4096;
 
-impl Known {
+impl Entries {
     fn get(&mut self, key: &str) -> Option<Vec<Option<WeakTensor>>> {
-        let entry = self.of.get_mut(key)?;
-        entry.is_asked_for = true;
-        Some(entry.made.clone())
+        let entry = self.by_key.get_mut(key)?;
+        entry.is_requested = true;
+        Some(entry.tensors.clone())
     }
 
-    fn insert(&mut self, key: String, made: Vec<Option<WeakTensor>>) {
-        if self.of.len() >= self.most.max(FEW_ENTRIES) {
-            let mut wanted = 0;
-            self.of.retain(|_, entry| {
+    fn insert(&mut self, key: String, tensors: Vec<Option<WeakTensor>>) {
+        if self.by_key.len() >= self.sweep_len.max(MIN_SWEEP_ENTRIES) {
+            let mut used = 0;
+            self.by_key.retain(|_, entry| {
                 let is_new = mem::take(&mut entry.is_new);
-                let is_wanted = mem::take(&mut entry.is_asked_for) || entry.is_alive();
-                wanted += usize::from(is_wanted);
-                is_new || is_wanted
+                let is_used = mem::take(&mut entry.is_requested) || entry.is_alive();
+                used += usize::from(is_used);
+                is_new || is_used
             });
-            self.most = self.of.len().saturating_add(wanted.max(FEW_ENTRIES));
+            self.sweep_len = self.by_key.len().saturating_add(used.max(MIN_SWEEP_ENTRIES));
         }
-        self.of.insert(key, Entry { made, is_new: true, is_asked_for: false });
+        self.by_key.insert(key, Entry { tensors, is_new: true, is_requested: false });
     }
 }
 
 impl Entry {
     fn is_alive(&self) -> bool {
-        self.made.iter().flatten().any(|made| made.tensor().is_some())
+        self.tensors.iter().flatten().any(|weak| weak.tensor().is_some())
     }
 }
 
@@ -83,7 +88,7 @@ impl WeakTensor {
         let data = match &tensor.data {
             Data::Own(buffer) => WeakData::Own(Arc::downgrade(buffer)),
             Data::File(bytes) => WeakData::File(Arc::downgrade(bytes)),
-            Data::Model(of) => WeakData::Model(Arc::downgrade(of)),
+            Data::Model(bytes) => WeakData::Model(Arc::downgrade(bytes)),
         };
         Self { desc: tensor.desc, data, id: tensor.id, stable: tensor.stable }
     }
@@ -92,7 +97,7 @@ impl WeakTensor {
         let data = match &self.data {
             WeakData::Own(buffer) => Data::Own(buffer.upgrade()?),
             WeakData::File(bytes) => Data::File(bytes.upgrade()?),
-            WeakData::Model(of) => Data::Model(of.upgrade()?),
+            WeakData::Model(bytes) => Data::Model(bytes.upgrade()?),
         };
         Some(Tensor { desc: self.desc, data, id: self.id, stable: self.stable })
     }
@@ -108,28 +113,27 @@ impl Derived {
         key: String,
         compute: impl FnOnce() -> Result<Vec<Option<Tensor>>, E>,
     ) -> Result<Vec<Option<Tensor>>, E> {
-        let known = self.lock().get(&key);
-        let tensor = |made: &Option<WeakTensor>| match made {
-            Some(made) => made.tensor().map(Some),
+        let cached = self.lock().get(&key);
+        let upgrade = |output: &Option<WeakTensor>| match output {
+            Some(weak) => weak.tensor().map(Some),
             None => Some(None),
         };
-        let all = known.as_ref().and_then(|known| known.iter().map(tensor).collect());
-        if let Some(all) = all {
-            return Ok(all);
+        let alive = cached.as_ref().and_then(|outputs| outputs.iter().map(upgrade).collect());
+        if let Some(tensors) = alive {
+            return Ok(tensors);
         }
         let mut tensors = compute()?;
-        let known = known.unwrap_or_default();
-        for (tensor, known) in tensors.iter_mut().zip(known) {
-            if let (Some(tensor), Some(known)) = (tensor, known) {
-                tensor.id = known.id;
+        for (tensor, cached) in tensors.iter_mut().zip(cached.unwrap_or_default()) {
+            if let (Some(tensor), Some(cached)) = (tensor, cached) {
+                tensor.id = cached.id;
             }
         }
-        let made = tensors.iter().map(|tensor| tensor.as_ref().map(WeakTensor::new)).collect();
-        self.lock().insert(key, made);
+        let weak = tensors.iter().map(|tensor| tensor.as_ref().map(WeakTensor::new)).collect();
+        self.lock().insert(key, weak);
         Ok(tensors)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -144,18 +148,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_again_has_the_id_that_it_had() {
+    fn a_repeated_computation_returns_the_same_id() {
         let derived = Derived::default();
         let tensor = |x: f32| Tensor::from_slice(Shape::SCALAR, &[x]).unwrap();
         let get = |key: &str, x: f32| {
-            let made =
+            let outputs =
                 derived.get(key.to_owned(), || Ok::<_, Infallible>(vec![Some(tensor(x)), None]));
-            let [Some(made), None] = &made.unwrap()[..] else { panic!("one of two outputs") };
-            made.clone()
+            let [Some(output), None] = &outputs.unwrap()[..] else { panic!("one of two outputs") };
+            output.clone()
         };
         let first = get("a", 1.0);
         let id = first.id();
-        assert_eq!(get("a", 2.0).get::<f32>(), Some(&[1.0][..]), "it is there already");
+        assert_eq!(get("a", 2.0).get::<f32>(), Some(&[1.0][..]), "the cached tensor");
         assert_ne!(get("b", 1.0).id(), id);
         drop(first);
         let again = get("a", 3.0);
@@ -163,8 +167,9 @@ mod tests {
         let refused: Result<_, u8> = derived.get("c".to_owned(), || Err(7));
         assert_eq!(refused.unwrap_err(), 7);
     }
+
     #[test]
-    fn what_nobody_has_and_nobody_asks_for_is_let_go_of() {
+    fn unused_entries_are_removed() {
         let derived = Derived::default();
         let get = |key: &str| {
             let make = || {
@@ -172,16 +177,16 @@ mod tests {
             };
             derived.get(key.to_owned(), make).unwrap().pop().flatten().unwrap()
         };
-        let (held, asked) = (get("held"), get("asked").id());
-        let mut most = 0;
-        for at in 0..50_000 {
-            get(&at.to_string());
-            if at % 1000 == 0 {
-                assert_eq!(get("asked").id(), asked);
+        let (alive, requested_id) = (get("alive"), get("requested").id());
+        let mut max_len = 0;
+        for number in 0..50_000 {
+            get(&number.to_string());
+            if number % 1000 == 0 {
+                assert_eq!(get("requested").id(), requested_id);
             }
-            most = most.max(derived.lock().of.len());
+            max_len = max_len.max(derived.lock().by_key.len());
         }
-        assert!(most <= 2 * FEW_ENTRIES + 4, "{most} entries");
-        assert_eq!(get("held").id(), held.id());
+        assert!(max_len <= 2 * MIN_SWEEP_ENTRIES + 4, "{max_len} entries");
+        assert_eq!(get("alive").id(), alive.id());
     }
 }

@@ -1,5 +1,7 @@
-//! Elements that lie in the model's own file, where nothing aligns them. They stay there until somebody wants them aligned, as
-//! most of them are only packed, and packers read them where they lie.
+//! Tensor elements inside the bytes of a model file, which may not be aligned.
+//!
+//! Most weights are only prepacked, that is, rearranged for a kernel, and that code reads unaligned bytes. So the
+//! elements are copied to aligned memory only when something asks for an aligned slice.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -7,32 +9,34 @@ use prost::bytes::Bytes;
 
 use super::{Buffer, OutOfMemory};
 
-/// Bytes of a file, and a copy of them, once somebody wanted one.
+/// The elements of a tensor in a model file, and their aligned copy after its first use.
 #[derive(Debug)]
 pub(super) struct InModel {
     bytes: Bytes,
     copy: OnceLock<Arc<Buffer>>,
-    /// The copy that some plan has.
-    of_plans: Arc<Mutex<Weak<Buffer>>>,
+    /// The copy that plans (compiled graphs) of this tensor share, while one of them is alive.
+    shared_copy: Arc<Mutex<Weak<Buffer>>>,
 }
 
 impl InModel {
     pub(super) fn new(bytes: Bytes) -> Self {
-        Self { bytes, copy: OnceLock::new(), of_plans: Arc::default() }
+        Self { bytes, copy: OnceLock::new(), shared_copy: Arc::default() }
     }
 
-    /// The same bytes, with a copy of their own or that of another plan.
+    /// Returns the same elements for another plan. The aligned copy is created on first use, or shared with a plan that
+    /// has one, and is freed with the last plan that used it.
     pub(super) fn for_plan(&self) -> Self {
-        let of_plans = Arc::clone(&self.of_plans);
-        Self { bytes: self.bytes.clone(), copy: OnceLock::new(), of_plans }
+        let shared_copy = Arc::clone(&self.shared_copy);
+        Self { bytes: self.bytes.clone(), copy: OnceLock::new(), shared_copy }
     }
 
-    /// The bytes where they lie, or their copy if there is one.
+    /// Returns the aligned copy if it exists, else the bytes of the file.
     pub(super) fn stored(&self) -> &[u8] {
         self.copy.get().map_or(&self.bytes, |copy| copy.bytes())
     }
 
-    /// The bytes, aligned for elements of so many; as they lie where there is no memory for that, which their reader sees.
+    /// Returns the bytes, aligned for elements of `element_bytes` bytes. If the allocation of a copy fails, the bytes are
+    /// not aligned; the caller checks.
     pub(super) fn aligned(&self, element_bytes: usize) -> &[u8] {
         if self.bytes.as_ptr().addr().is_multiple_of(element_bytes.max(1)) {
             return self.stored();
@@ -43,17 +47,17 @@ impl InModel {
         }
     }
 
-    /// The copy that all who want one share.
+    /// Returns the aligned copy, creating it if no plan has one.
     pub(super) fn copy(&self) -> Result<Arc<Buffer>, OutOfMemory> {
         if let Some(copy) = self.copy.get() {
             return Ok(Arc::clone(copy));
         }
-        let mut of_plans = self.of_plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = match of_plans.upgrade() {
-            Some(made) => made,
+        let mut shared_copy = self.shared_copy.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = match shared_copy.upgrade() {
+            Some(copy) => copy,
             None => Arc::new(Buffer::from_bytes(&self.bytes)?),
         };
-        *of_plans = Arc::downgrade(&made);
-        Ok(Arc::clone(self.copy.get_or_init(|| made)))
+        *shared_copy = Arc::downgrade(&copy);
+        Ok(Arc::clone(self.copy.get_or_init(|| copy)))
     }
 }

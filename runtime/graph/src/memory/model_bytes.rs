@@ -1,4 +1,4 @@
-//! The bytes of a model's file.
+//! The bytes of a model's file, mapped or read into memory. Importers read from them, and weights stay in them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use prost::bytes::Bytes;
 
 use super::{Buffer, FileBytes};
 
-/// The bytes of a model's file, which clones share.
+/// The bytes of a model's file. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct ModelBytes(pub(crate) Bytes);
 
@@ -22,7 +22,7 @@ impl AsRef<[u8]> for Owned {
 }
 
 impl ModelBytes {
-    /// A copy of bytes, aligned where there is memory for that.
+    /// Copies bytes into aligned memory, or into unaligned memory if that allocation fails.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let copy = Buffer::from_bytes(bytes).map(|buffer| Bytes::from_owner(Owned(buffer)));
         Self(copy.unwrap_or_else(|_| Bytes::copy_from_slice(bytes)))
@@ -31,7 +31,7 @@ impl ModelBytes {
     /// Maps a file, or reads it where mapping is not possible. The file must not change while the bytes are used.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the file cannot be read.
     pub fn map_file(path: &Path) -> io::Result<Self> {
         Self::map(udo_files::open(path)?)
     }
@@ -53,10 +53,10 @@ impl ModelBytes {
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         let mut buffer = Buffer::zeroed(len).map_err(io::Error::other)?;
         file.read_exact(buffer.bytes_mut())?;
-        let mut rest = Vec::new();
-        // Files that the system makes up as they are read say that they are empty.
-        if len == 0 && file.read_to_end(&mut rest)? > 0 {
-            return Ok(Self(rest.into()));
+        let mut unannounced = Vec::new();
+        // Pipes and files below `/proc` report a length of 0.
+        if len == 0 && file.read_to_end(&mut unannounced)? > 0 {
+            return Ok(Self(unannounced.into()));
         }
         Ok(Self(Bytes::from_owner(Owned(buffer))))
     }

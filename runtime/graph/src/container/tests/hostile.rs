@@ -1,8 +1,8 @@
-//! Bytes that nobody wrote so: an error, or what was written.
+//! Tests of damaged and malicious model files: reading fails or returns the original content, and never panics.
 
 use super::*;
 
-/// A file whose weights fill some of it.
+/// Creates a model file with some weights and a section.
 fn file() -> Vec<u8> {
     let mut graph = Graph::parse(TEXT).unwrap();
     let weights: Vec<f32> = (0u16..600).map(f32::from).collect();
@@ -14,14 +14,14 @@ fn file() -> Vec<u8> {
     contents.to_bytes().unwrap()
 }
 
-/// All that can be read of a file.
-fn all(file: &[u8]) -> Result<Contents, String> {
+/// Reads the whole content of a file.
+fn read_all(file: &[u8]) -> Result<Contents, String> {
     let read = || Container::read(&ModelBytes::copy_of(file))?.contents();
     read().map_err(|error| error.to_string())
 }
 
-/// The file with another text under a key, and checksums that fit.
-fn with(key: &str, text: &str) -> Vec<u8> {
+/// Creates a file with another text under a metadata key, and a correct checksum.
+fn file_with(key: &str, text: &str) -> Vec<u8> {
     let file = file();
     let (header, data) = header(&file);
     let mut header: serde_json::Value = serde_json::from_slice(header).unwrap();
@@ -29,16 +29,18 @@ fn with(key: &str, text: &str) -> Vec<u8> {
     sealed(header, data)
 }
 
+/// Splits a file into its header and the elements of its tensors.
 fn header(file: &[u8]) -> (&[u8], &[u8]) {
     let (len, rest) = file.split_first_chunk::<8>().unwrap();
     rest.split_at(usize::try_from(u64::from_le_bytes(*len)).unwrap())
 }
 
-/// A file with this header, whose checksum is right if it has one.
+/// Encodes a file with this header, and replaces the checksum in its metadata by the correct one.
 fn sealed(mut header: serde_json::Value, data: &[u8]) -> Vec<u8> {
     if let Some(metadata) = header[safetensors::METADATA].as_object_mut() {
-        let own = metadata.iter().filter(|(key, _)| key.starts_with("udo.") || *key == "format");
-        let texts = own.filter_map(|(key, text)| Some((key.as_str(), text.as_str()?)));
+        let entries = metadata.iter();
+        let entries = entries.filter(|(key, _)| key.starts_with("udo.") || *key == "format");
+        let texts = entries.filter_map(|(key, text)| Some((key.as_str(), text.as_str()?)));
         let sum = checksum::hex(key::sum(texts));
         metadata.insert(key::CHECKSUM.to_owned(), sum.into());
     }
@@ -48,51 +50,50 @@ fn sealed(mut header: serde_json::Value, data: &[u8]) -> Vec<u8> {
 }
 
 fn refusal(file: &[u8]) -> String {
-    all(file).unwrap_err()
+    read_all(file).unwrap_err()
 }
 
-/// Numbers that look as if drawn; the same for the same seed.
-fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
+/// Returns a generator of pseudo-random numbers below an argument.
+fn random_numbers(mut state: u64) -> impl FnMut(usize) -> usize {
     move |below| {
         // xorshift64* (Vigna, 2016).
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
-        let drawn = state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(drawn).unwrap() % below.max(1)
+        let random = state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(random).unwrap() % below.max(1)
     }
 }
 
-/// A file with one thing wrong about it.
+/// Returns the file with one random change.
 fn damaged(file: &[u8], next: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
-    let mut other = file.to_vec();
-    let at = next(file.len());
+    let mut damaged = file.to_vec();
+    let offset = next(file.len());
     match next(6) {
-        0 => other[at] ^= 1 << next(8),
-        1 => other[at] = u8::try_from(next(256)).unwrap(),
-        2 => other.truncate(at),
-        3 => drop(other.drain(at..(at + 1 + next(64)).min(file.len()))),
-        4 => other.insert(at, u8::try_from(next(256)).unwrap()),
+        0 => damaged[offset] ^= 1 << next(8),
+        1 => damaged[offset] = u8::try_from(next(256)).unwrap(),
+        2 => damaged.truncate(offset),
+        3 => drop(damaged.drain(offset..(offset + 1 + next(64)).min(file.len()))),
+        4 => damaged.insert(offset, u8::try_from(next(256)).unwrap()),
         _ => {
-            let (from, len) = (next(file.len()), 1 + next(64));
-            let bytes = file[from..(from + len).min(file.len())].to_vec();
-            other.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = from);
+            let (start, len) = (next(file.len()), 1 + next(64));
+            let bytes = file[start..(start + len).min(file.len())].to_vec();
+            damaged.iter_mut().skip(offset).zip(bytes).for_each(|(to, from)| *to = from);
         }
     }
-    other
+    damaged
 }
 
 #[test]
-fn what_is_damaged_is_refused_or_the_same() {
+fn a_damaged_file_is_refused_or_reads_unchanged() {
     let file = file();
-    let whole = all(&file).unwrap();
-    let whole = (whole.to_bytes().unwrap(), whole.networks[0].name.clone());
-    let mut next = numbers(1);
+    let expected = read_all(&file).unwrap().to_bytes().unwrap();
+    let mut next = random_numbers(1);
     let mut refused = 0;
     for _ in 0..1000 {
         let other = damaged(&file, &mut next);
-        match all(&other) {
-            Ok(found) => assert_eq!(found.to_bytes().unwrap(), whole.0, "{other:?}"),
+        match read_all(&other) {
+            Ok(actual) => assert_eq!(actual.to_bytes().unwrap(), expected, "{other:?}"),
             Err(_) => refused += 1,
         }
     }
@@ -100,28 +101,28 @@ fn what_is_damaged_is_refused_or_the_same() {
 }
 
 #[test]
-fn a_header_that_fits_its_checksum_may_say_anything() {
+fn damaged_metadata_with_a_correct_checksum_never_panics() {
     let file = file();
     let (text, data) = header(&file);
-    let whole: serde_json::Value = serde_json::from_slice(text).unwrap();
-    let mut next = numbers(2);
+    let original: serde_json::Value = serde_json::from_slice(text).unwrap();
+    let mut next = random_numbers(2);
     let (mut read, mut refused) = (0, 0);
     for _ in 0..1000 {
-        let mut header = whole.clone();
+        let mut header = original.clone();
         let metadata = header[safetensors::METADATA].as_object_mut().unwrap();
         let keys: Vec<String> = metadata.keys().cloned().collect();
         let key = &keys[next(keys.len())];
         let text = metadata[key].as_str().unwrap().as_bytes();
         let Ok(text) = String::from_utf8(damaged(text, &mut next)) else { continue };
         metadata.insert(key.clone(), text.into());
-        let is_good = all(&sealed(header, data)).is_ok();
-        *(if is_good { &mut read } else { &mut refused }) += 1;
+        let is_valid = read_all(&sealed(header, data)).is_ok();
+        *(if is_valid { &mut read } else { &mut refused }) += 1;
     }
     assert!(read > 10 && refused > 500, "{read} read, {refused} refused");
 }
 
 #[test]
-fn faults_of_the_outer_form_are_told_apart() {
+fn errors_of_the_safetensors_format_are_specific() {
     let file = file();
     let wrong = "it is not a safetensors file, or is truncated: ";
     let cases: [(&[u8], &str); 7] = [
@@ -138,7 +139,7 @@ fn faults_of_the_outer_form_are_told_apart() {
         assert!(error.starts_with(wrong) || bytes.starts_with(b"PK"), "{error}");
         assert!(error.contains(expected) || bytes.starts_with(b"PK"), "{error}");
     }
-    let of = |header: &str, data: &[u8]| {
+    let refusal_of_header = |header: &str, data: &[u8]| {
         let len = u64::try_from(header.len()).unwrap().to_le_bytes();
         refusal(&[&len[..], header.as_bytes(), data].concat())
     };
@@ -146,7 +147,7 @@ fn faults_of_the_outer_form_are_told_apart() {
         let text = format!(
             "{{\"a\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":{offsets}}}}}"
         );
-        of(&text, &[0; 8])
+        refusal_of_header(&text, &[0; 8])
     };
     let cases = [
         (tensor("F32", "[2]", "[4,12]"), "tensor \"a\" begins at byte 4 of the data, expected 0"),
@@ -173,78 +174,74 @@ fn faults_of_the_outer_form_are_told_apart() {
     for (error, expected) in cases {
         assert_eq!(error, format!("{wrong}{expected}"));
     }
-    let twice = of("{\"__metadata__\":{},\"__metadata__\":{}}", b"");
-    assert!(twice.contains("duplicate metadata"), "{twice}");
+    let error = refusal_of_header("{\"__metadata__\":{},\"__metadata__\":{}}", b"");
+    assert!(error.contains("duplicate metadata"), "{error}");
     let entry = "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
-    let twice = of(&format!("{{{entry},{entry}}}"), b"");
-    assert!(twice.ends_with("two tensors are called \"a\", expected different names"), "{twice}");
+    let error = refusal_of_header(&format!("{{{entry},{entry}}}"), b"");
+    assert!(error.ends_with("two tensors are called \"a\", expected different names"), "{error}");
 }
 
 #[test]
-fn faults_of_the_model_are_told_apart() {
+fn errors_of_the_metadata_are_specific() {
     let cases = [
         (
-            with("format", "pt"),
+            file_with("format", "pt"),
             "it has tensors and no graph: metadata \"format\" is \"pt\", expected \"udo\"",
         ),
         (
-            with("udo.version", "2"),
+            file_with("udo.version", "2"),
             "it has format version 2, expected at most 1: a newer udo wrote it",
         ),
-        (with("udo.version", "0"), "metadata \"udo.version\": \"0\", expected 1 to 1"),
-        (with("udo.networks", "[]"), "the file: no network, expected at least one"),
+        (file_with("udo.version", "0"), "metadata \"udo.version\": \"0\", expected 1 to 1"),
+        (file_with("udo.networks", "[]"), "the file: no network, expected at least one"),
         (
-            with("udo.networks", "[{\"name\":\"n\",\"stages\":[]}]"),
+            file_with("udo.networks", "[{\"name\":\"n\",\"stages\":[]}]"),
             "network \"n\": no stage, expected at least one",
         ),
         (
-            with(
+            file_with(
                 "udo.networks",
                 "[{\"name\":\"n\",\"stages\":[{\"graph\":9,\"source\":{\"file\":\"\",\"sha256\":\"\",\"tool\":\"\"}}]}]",
             ),
             "a stage: graph 9, expected one of the file's 1",
         ),
         (
-            with("udo.sections", "[{\"name\":\"s\",\"tensor\":\"bias\"}]"),
+            file_with("udo.sections", "[{\"name\":\"s\",\"tensor\":\"bias\"}]"),
             "section \"s\": a tensor of f32, expected a tensor of u8",
         ),
         (
-            with("udo.sections", "[{\"name\":\"s\",\"tensor\":\"none there\"}]"),
+            file_with("udo.sections", "[{\"name\":\"s\",\"tensor\":\"none there\"}]"),
             "section \"s\": tensor \"none there\", expected a tensor of the file",
         ),
-        (with("udo.graphs", "[1]"), "metadata \"udo.graphs\": invalid type: integer `1`"),
+        (file_with("udo.graphs", "[1]"), "metadata \"udo.graphs\": invalid type: integer `1`"),
     ];
     for (file, expected) in cases {
         let error = refusal(&file);
         assert!(error.starts_with(expected), "{error}");
     }
     let file = file();
-    let mut other = file.clone();
-    let at = header(&file).0.len() + 8;
-    other[at] ^= 1;
-    let error = refusal(&other);
+    let mut damaged = file.clone();
+    let (header, _) = header(&file);
+    damaged[header.len() + 8] ^= 1;
+    let error = refusal(&damaged);
     assert!(error.starts_with("tensor \"bias\" is damaged: its checksum is "), "{error}");
     let text = String::from_utf8_lossy(&file).into_owned();
-    let at = text.find("twist").unwrap();
-    let mut other = file;
-    other[at] = b'T';
-    let error = refusal(&other);
+    let offset = text.find("twist").unwrap();
+    let mut damaged = file;
+    damaged[offset] = b'T';
+    let error = refusal(&damaged);
     assert!(error.starts_with("the header is damaged: its checksum is "), "{error}");
 }
 
 #[test]
-fn faults_of_a_graph_are_told_apart() {
+fn errors_of_a_graph_are_specific() {
     let value = "{\"name\":\"v\"}";
     let input = "{\"name\":\"v\",\"type\":{\"dtype\":\"f32\",\"dims\":[2]}}";
     let graph = |values: &str, inputs: &str, nodes: &str| {
         let text = format!(
             "[{{\"values\":[{values}],\"inputs\":[{inputs}],\"nodes\":[{nodes}],\"outputs\":[]}}]"
         );
-        let mut file = with("udo.graphs", &text);
-        let (head, data) = header(&file);
-        let head: serde_json::Value = serde_json::from_slice(head).unwrap();
-        file = sealed(head, data);
-        refusal(&file)
+        refusal(&file_with("udo.graphs", &text))
     };
     let constant = |tensor: &str, shape: &str| {
         let constant = format!("{{\"tensor\":\"{tensor}\",\"shape\":{shape}}}");

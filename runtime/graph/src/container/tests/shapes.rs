@@ -1,27 +1,28 @@
-//! Stages: what they say of shapes, and which one takes those at hand.
+//! Tests of stages: how they fix and bound shapes, and which stage is chosen for given input shapes.
 
 use std::ops::RangeInclusive;
 
 use super::*;
 
-const OPEN: &str = "graph m
+/// A graph with dimensions that a stage can fix.
+const DYNAMIC: &str = "graph m
   input x: f32[batch,?,3]
   input m: f32[batch]
   y = Mul@14(x, m) # mul
   output y
 ";
 
-fn shapes(of: &[(&str, &[Extent])]) -> BTreeMap<String, Vec<Extent>> {
-    of.iter().map(|(name, extents)| ((*name).to_owned(), extents.to_vec())).collect()
+fn shapes(inputs: &[(&str, &[Extent])]) -> BTreeMap<String, Vec<Extent>> {
+    inputs.iter().map(|(name, extents)| ((*name).to_owned(), extents.to_vec())).collect()
 }
 
 fn range(min: usize, max: usize) -> Extent {
     Extent::Range { min, opt: None, max }
 }
 
-/// A network with these stages.
+/// Writes and reads a network with these stages of [`DYNAMIC`].
 fn network(stages: &[BTreeMap<String, Vec<Extent>>]) -> Result<Container, String> {
-    let mut graph = Graph::parse(OPEN).unwrap();
+    let mut graph = Graph::parse(DYNAMIC).unwrap();
     ready(&mut graph, stages).map_err(|error| error.to_string())?;
     let mut contents = contents(graph);
     let stage = contents.networks[0].stages.remove(0);
@@ -30,6 +31,7 @@ fn network(stages: &[BTreeMap<String, Vec<Extent>>]) -> Result<Container, String
     Ok(read(&contents))
 }
 
+/// Returns the index of the stage for these input shapes.
 fn pick(container: &Container, given: &[(&str, &[usize])]) -> Result<usize, String> {
     let given: Vec<_> =
         given.iter().map(|(name, dims)| ((*name).to_owned(), dims.to_vec())).collect();
@@ -61,7 +63,7 @@ fn a_stage_fixes_extents_and_bounds_others() {
 }
 
 #[test]
-fn the_stage_is_the_one_of_the_inputs_shapes() {
+fn the_narrowest_stage_that_fits_is_chosen() {
     let container = network(&[
         shapes(&[("x", &[range(1, 9), FOUR, ANY])]),
         shapes(&[("x", &[range(1, 5), FOUR, ANY])]),
@@ -81,29 +83,29 @@ fn the_stage_is_the_one_of_the_inputs_shapes() {
     assert_eq!(pick(&container, &[]), Err(expected));
 }
 
-/// A network whose stages are graphs of their own.
-fn network_of(graphs: &[&str]) -> Container {
+/// Writes and reads a network with one stage for each of these graphs.
+fn network_with_graphs(graphs: &[&str]) -> Container {
     let stage = |text: &&str| {
         let graph = Graph::parse(text).unwrap();
-        contents(graph).networks.remove(0).stages.remove(0)
+        self::contents(graph).networks.remove(0).stages.remove(0)
     };
-    let mut all = contents(Graph::parse(graphs[0]).unwrap());
-    all.networks[0].stages = graphs.iter().map(stage).collect();
-    read(&all)
+    let mut contents = contents(Graph::parse(graphs[0]).unwrap());
+    contents.networks[0].stages = graphs.iter().map(stage).collect();
+    read(&contents)
 }
 
 #[test]
-fn stages_are_told_apart_by_what_their_graphs_fix() {
+fn fixed_dimensions_of_graphs_select_the_stage() {
     let graph = |x: &str, m: &str| {
         format!(
             "graph m\n  input x: f32[{x}]\n  input m: f32[{m}]\n  y = Mul@14(x, m)\n  output y\n"
         )
     };
     let texts = [graph("2,2", "1"), graph("4,3", "1"), graph("4,n", "1")];
-    let container = network_of(&texts.each_ref().map(String::as_str));
+    let container = network_with_graphs(&texts.each_ref().map(String::as_str));
     assert_eq!(pick(&container, &[("x", &[2, 2])]), Ok(0));
     assert_eq!(pick(&container, &[("m", &[1]), ("x", &[4, 3])]), Ok(1));
-    assert_eq!(pick(&container, &[("x", &[4, 5])]), Ok(2), "what is open comes last");
+    assert_eq!(pick(&container, &[("x", &[4, 5])]), Ok(2), "dynamic dimensions come last");
     let error = pick(&container, &[("x", &[3, 4])]).unwrap_err();
     assert!(
         error.starts_with("no stage of network \"net\" fits x [3,4], expected one of "),
@@ -131,16 +133,16 @@ fn a_name_that_a_stage_fixes_is_fixed_in_all_inputs() {
 }
 
 #[test]
-fn one_stage_alone_takes_as_many_elements_in_another_shape() {
-    let one = network(&[shapes(&[("x", &[FOUR, FOUR, ANY]), ("m", &[FOUR])])]).unwrap();
-    assert_eq!(pick(&one, &[("x", &[48]), ("m", &[2, 2])]), Ok(0));
-    assert!(pick(&one, &[("x", &[47])]).unwrap_err().starts_with("no stage of network"));
-    assert_eq!(pick(&one, &[]), Ok(0));
+fn a_single_stage_accepts_other_shapes_of_the_same_size() {
+    let single = network(&[shapes(&[("x", &[FOUR, FOUR, ANY]), ("m", &[FOUR])])]).unwrap();
+    assert_eq!(pick(&single, &[("x", &[48]), ("m", &[2, 2])]), Ok(0));
+    assert!(pick(&single, &[("x", &[47])]).unwrap_err().starts_with("no stage of network"));
+    assert_eq!(pick(&single, &[]), Ok(0));
 }
 
 #[test]
-fn shapes_that_are_no_shapes_of_the_inputs_are_refused() {
-    let of = |stages: &[BTreeMap<String, Vec<Extent>>]| network(stages).unwrap_err();
+fn shapes_that_do_not_fit_the_inputs_are_refused() {
+    let refusal = |stages: &[BTreeMap<String, Vec<Extent>>]| network(stages).unwrap_err();
     let names = "with one extent or range for each name";
     let cases = [
         (shapes(&[("z", &[])]), "input \"z\": unknown input, expected one of \"x\", \"m\""),
@@ -151,10 +153,10 @@ fn shapes_that_are_no_shapes_of_the_inputs_are_refused() {
         (shapes(&[("m", &[range(1, 4)]), ("x", &[FOUR, ANY, ANY])]), names),
     ];
     for (shapes, expected) in cases {
-        let error = of(&[shapes]);
+        let error = refusal(&[shapes]);
         assert!(error.starts_with("stage 0 input ") && error.contains(expected), "{error}");
     }
     let four = shapes(&[("m", &[FOUR])]);
-    let error = of(&[four.clone(), four]);
+    let error = refusal(&[four.clone(), four]);
     assert_eq!(error, "stage 1: the shapes of stage 0, expected different shapes in each stage");
 }

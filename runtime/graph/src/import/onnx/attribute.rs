@@ -51,6 +51,7 @@ pub(super) fn attr(
             let found = match other {
                 AttributeProto::UNDEFINED => "no value".to_owned(),
                 AttributeProto::GRAPH | AttributeProto::GRAPHS => "a graph".to_owned(),
+                // Further codes of `AttributeProto.AttributeType` in onnx.proto.
                 9 => "a list of tensors".to_owned(),
                 12 => "a list of sparse tensors".to_owned(),
                 13 | 14 => "a type".to_owned(),
@@ -75,13 +76,13 @@ pub(super) fn constant(
     };
     let name = attribute.name.as_str();
     let attr = attr(format_args!("{place} attribute {name:?}"), attribute, files)?;
-    let made = match (name, attr) {
+    let tensor = match (name, attr) {
         ("value" | "sparse_value", Attr::Tensor(tensor)) => return Ok(tensor),
         ("value_int", Attr::Int(value)) => Tensor::from_slice(Shape::SCALAR, &[value]),
         ("value_ints", Attr::Ints(values)) => {
             Tensor::from_slice(shape_of(place, &[values.len()])?, &values)
         }
-        // From the message: the attribute is widened to f64.
+        // Read from the file's attribute: `Attr` widens it to f64, and the constant is f32.
         ("value_float", Attr::Float(_)) => {
             Tensor::from_slice(Shape::SCALAR, &[attribute.f.unwrap_or_default()])
         }
@@ -93,7 +94,7 @@ pub(super) fn constant(
             return Err(ImportError::unsupported(place, found, EXPECTED));
         }
     };
-    made.map_err(|e| ImportError::malformed(place, e, EXPECTED))
+    tensor.map_err(|e| ImportError::malformed(place, e, EXPECTED))
 }
 
 /// Returns the attribute's type. Files of IR version 1 may leave it out; then the field that is set
@@ -102,7 +103,7 @@ pub(super) fn type_of(proto: &AttributeProto) -> i32 {
     if proto.r#type != AttributeProto::UNDEFINED {
         return proto.r#type;
     }
-    let found = [
+    let fields = [
         (proto.f.is_some(), AttributeProto::FLOAT),
         (proto.i.is_some(), AttributeProto::INT),
         (proto.s.is_some(), AttributeProto::STRING),
@@ -114,5 +115,6 @@ pub(super) fn type_of(proto: &AttributeProto) -> i32 {
         (!proto.strings.is_empty(), AttributeProto::STRINGS),
         (!proto.graphs.is_empty(), AttributeProto::GRAPHS),
     ];
-    found.iter().find(|(is, _)| *is).map_or(AttributeProto::UNDEFINED, |(_, r#type)| *r#type)
+    let set = fields.iter().find(|(is_set, _)| *is_set);
+    set.map_or(AttributeProto::UNDEFINED, |(_, attribute_type)| *attribute_type)
 }

@@ -18,7 +18,7 @@ use crate::memory::Tensor;
 /// The external data files of a model.
 pub(super) struct Files<'a> {
     folder: Option<&'a Path>,
-    /// A second folder that links may lead to.
+    /// A second folder that symbolic links in `folder` may lead to.
     linked: Option<&'a Path>,
     reading: Reading,
     /// The files opened before, by their names in the model.
@@ -32,6 +32,7 @@ struct Location<'a> {
     length_bytes: Option<usize>,
 }
 
+/// Parses the entries of a tensor's `external_data`.
 fn location<'a>(
     place: Arguments<'_>,
     entries: &'a [StringStringEntryProto],
@@ -91,7 +92,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Returns exactly as many bytes of an external file as expected; the text describes them in messages.
+    /// Returns the bytes of an external file that `entries` locate. Fails unless there are `expected` bytes; `what` describes
+    /// them in the message.
     pub(super) fn bytes(
         &self,
         place: Arguments<'_>,
@@ -126,13 +128,13 @@ impl<'a> Files<'a> {
         let path = folder.join(name);
         let unreadable = |source| ImportError::Read { path: path.clone(), source };
         // A link may lead out of the folder even if its name does not.
-        let real = path.canonicalize().map_err(unreadable)?;
-        let own = folder.canonicalize().map_err(unreadable)?;
-        let mut folders = [Some(own.as_path()), self.linked].into_iter().flatten();
-        if !folders.any(|folder| real.starts_with(folder)) || !real.is_file() {
+        let real_path = path.canonicalize().map_err(unreadable)?;
+        let real_folder = folder.canonicalize().map_err(unreadable)?;
+        let mut folders = [Some(real_folder.as_path()), self.linked].into_iter().flatten();
+        if !folders.any(|folder| real_path.starts_with(folder)) || !real_path.is_file() {
             return Err(outside(place, name));
         }
-        let bytes = self.reading.bytes(&real)?.0;
+        let bytes = self.reading.bytes(&real_path)?.0;
         self.mapped.borrow_mut().insert(name.to_owned(), bytes.clone());
         Ok(bytes)
     }

@@ -10,7 +10,7 @@ use super::external::Files;
 use super::proto::{GraphProto, TensorProto};
 use super::tensor::shape_of;
 
-/// ONNX's codes of the types.
+/// ONNX's codes of the types (`TensorProto.DataType`).
 const UINT4: i32 = 21;
 const INT4: i32 = 22;
 
@@ -45,6 +45,8 @@ pub(super) fn widen(proto: &mut GraphProto, files: &Files<'_>) -> Result<(), Imp
     Ok(())
 }
 
+/// Replaces the elements of a 4-bit tensor by the same values in 8 bits. Each stored byte holds two elements, the first in
+/// the low bits.
 fn widen_tensor(tensor: &mut TensorProto, files: &Files<'_>) -> Result<(), ImportError> {
     let place = format_args!("initializer {:?}", tensor.name);
     let negative = |_| {
@@ -69,9 +71,9 @@ fn widen_tensor(tensor: &mut TensorProto, files: &Files<'_>) -> Result<(), Impor
         return Err(ImportError::malformed(place, found, expected));
     }
     let is_signed = tensor.data_type == INT4;
-    // Sign extension.
-    let wide = |bits: u8| if is_signed { (bits ^ 8).wrapping_sub(8) } else { bits };
-    let bytes = pairs.iter().flat_map(|pair| [pair & 15, pair >> 4]).map(wide);
+    // The XOR and the subtraction extend the sign bit, 8, to the upper bits.
+    let widen_element = |bits: u8| if is_signed { (bits ^ 8).wrapping_sub(8) } else { bits };
+    let bytes = pairs.iter().flat_map(|pair| [pair & 15, pair >> 4]).map(widen_element);
     let bytes: Vec<u8> = bytes.take(len).collect();
     tensor.data_type = if is_signed { DType::I8 } else { DType::U8 }.onnx();
     (tensor.raw_data, tensor.data_location) = (bytes.into(), 0);
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
     use crate::import::onnx::proto::{NodeProto, ValueInfoProto};
 
-    /// A graph in which `op` reads three elements, by the bytes that they have.
+    /// Creates a graph in which a node with operator `op` reads a constant of three elements, stored as `bytes`.
     fn graph(op: &str, data_type: i32, bytes: &[u8]) -> GraphProto {
         let weights = TensorProto {
             name: "w".to_owned(),
@@ -115,30 +117,30 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_in_pairs_the_first_in_the_low_bits() {
+    fn the_first_element_of_a_byte_is_in_the_low_bits() {
         let signed = widened(graph("DequantizeLinear", INT4, &[0x7f, 0x08])).unwrap();
         assert_eq!(&signed.initializer[0].raw_data[..], [255, 7, 248]);
         assert_eq!(signed.initializer[0].data_type, DType::I8.onnx());
         assert!(signed.value_info.is_empty());
         let unsigned = widened(graph("DequantizeLinear", UINT4, &[0x7f, 0x08])).unwrap();
         assert_eq!(&unsigned.initializer[0].raw_data[..], [15, 7, 8]);
-        let mut of_ints = graph("DequantizeLinear", INT4, &[]);
-        of_ints.initializer[0].int32_data = vec![0x7f, 0x08];
+        let mut as_int32s = graph("DequantizeLinear", INT4, &[]);
+        as_int32s.initializer[0].int32_data = vec![0x7f, 0x08];
         assert_eq!(
-            widened(of_ints).unwrap().initializer[0].raw_data,
+            widened(as_int32s).unwrap().initializer[0].raw_data,
             signed.initializer[0].raw_data
         );
     }
 
     #[test]
-    fn what_others_read_stays_as_it_is() {
+    fn constants_with_other_consumers_are_unchanged() {
         for op in ["QuantizeLinear", "Cast", "Identity"] {
             let graph = graph(op, INT4, &[0x7f, 0x08]);
             assert_eq!(widened(graph.clone()), Ok(graph));
         }
-        let mut made = graph("DequantizeLinear", INT4, &[0x7f, 0x08]);
-        made.output.push(ValueInfoProto::tensor("w", INT4, vec![]));
-        assert_eq!(widened(made.clone()), Ok(made));
+        let mut graph = graph("DequantizeLinear", INT4, &[0x7f, 0x08]);
+        graph.output.push(ValueInfoProto::tensor("w", INT4, vec![]));
+        assert_eq!(widened(graph.clone()), Ok(graph));
     }
 
     #[test]

@@ -15,10 +15,11 @@ use super::scope::{Call, Scope};
 use super::state::Import;
 use crate::graph::{Node, ValueId};
 
-/// The deepest nesting of calls.
+/// The maximum nesting depth of calls.
 const MAX_CALLS: usize = 64;
 
-/// The most nodes that all calls together may add. Functions that call each other twice grow exponentially.
+/// The maximum number of nodes that all calls together may add. If each of `n` functions calls the next one twice, inlining
+/// creates 2^`n` nodes.
 const MAX_NODES: usize = 1 << 17;
 
 impl<'a> Import<'a> {
@@ -26,9 +27,11 @@ impl<'a> Import<'a> {
     pub(super) fn call(&mut self, call: Call<'a, '_>) -> Result<(), ImportError> {
         let place = format_args!("node {:?}", call.name);
         self.check_call(place, &call)?;
-        let Call { function, name, inputs, outputs, attributes: given } = call;
+        let Call { function, name, inputs, outputs, attributes } = call;
         let defaults = function.attribute_proto.iter().cloned();
-        let attributes = defaults.chain(given).map(|proto| (proto.name.clone(), proto)).collect();
+        // The node's attributes replace defaults of the same name.
+        let attributes = defaults.chain(attributes);
+        let attributes = attributes.map(|proto| (proto.name.clone(), proto)).collect();
         let opsets = Opsets::from_imports(&function.opset_import)?;
         let input = |port: usize| inputs.get(port).copied().flatten();
         let ports = function.input.iter().enumerate();
@@ -41,15 +44,16 @@ impl<'a> Import<'a> {
             absent: absent.map(|(_, name)| name.as_str()).collect(),
             hidden: self.outer.len(),
         };
-        let caller = mem::replace(&mut self.scope, scope);
-        let names = mem::take(&mut self.level.ids);
+        let caller_scope = mem::replace(&mut self.scope, scope);
+        let caller_ids = mem::take(&mut self.level.ids);
         self.calls.push(function);
         self.body(function, &input, &outputs)?;
         self.calls.pop();
-        (self.scope, self.level.ids) = (caller, names);
+        (self.scope, self.level.ids) = (caller_scope, caller_ids);
         Ok(())
     }
 
+    /// Checks the number of inputs and outputs of a call, and the nesting of calls.
     fn check_call(&self, place: Arguments<'_>, call: &Call<'a, '_>) -> Result<(), ImportError> {
         let Call { function, inputs, outputs, .. } = call;
         let name = &function.name;
@@ -65,16 +69,17 @@ impl<'a> Import<'a> {
             ("inputs", inputs.len(), function.input.len()),
             ("outputs", outputs.len(), function.output.len()),
         ];
-        match counts.into_iter().find(|(_, given, taken)| given > taken) {
+        match counts.into_iter().find(|(_, count, max)| count > max) {
             None => Ok(()),
-            Some((what, given, taken)) => {
-                let found = format!("{given} {what}");
-                let expected = format!("at most {taken}, as function {name:?} has");
+            Some((ports, count, max)) => {
+                let found = format!("{count} {ports}");
+                let expected = format!("at most {max}, as function {name:?} has");
                 Err(ImportError::malformed(place, found, expected))
             }
         }
     }
 
+    /// Adds the nodes of a function. `input` returns the value of an input; `outputs` are the values of the calling node.
     fn body(
         &mut self,
         function: &'a FunctionProto,
@@ -87,9 +92,9 @@ impl<'a> Import<'a> {
                 self.level.define(name, id, format_args!("{place}"))?;
             }
         }
-        let given = function.output.iter().zip(outputs);
-        let given = given.filter_map(|(name, id)| Some((name, (*id)?)));
-        self.pending_outputs = given.map(|(name, id)| (name.to_owned(), id)).collect();
+        let used_outputs = function.output.iter().zip(outputs);
+        let used_outputs = used_outputs.filter_map(|(name, id)| Some((name.to_owned(), (*id)?)));
+        self.pending_outputs = used_outputs.collect();
         let count = self.inlined.saturating_add(function.node.len());
         if count > MAX_NODES {
             let found = format!("more than {MAX_NODES} nodes after inlining functions");
@@ -136,11 +141,11 @@ impl<'a> Import<'a> {
         node: &str,
         protos: Vec<AttributeProto>,
     ) -> Result<Vec<AttributeProto>, ImportError> {
-        let given = |proto: AttributeProto| {
+        let resolve = |proto: AttributeProto| {
             let name = proto.name.clone();
             self.resolve_reference(format_args!("node {node:?} attribute {name:?}"), proto)
         };
-        protos.into_iter().filter_map(|proto| given(proto).transpose()).collect()
+        protos.into_iter().filter_map(|proto| resolve(proto).transpose()).collect()
     }
 
     /// Resolves a reference to an attribute of the enclosing function. `None`: the caller left the attribute out, and it has
@@ -154,7 +159,7 @@ impl<'a> Import<'a> {
         let Some(function) = self.scope.function.filter(|_| !name.is_empty()) else {
             return Ok(Some(proto));
         };
-        let Some(given) = self.scope.attributes.get(name) else {
+        let Some(value) = self.scope.attributes.get(name) else {
             if function.attribute.contains(name) {
                 return Ok(None);
             }
@@ -162,16 +167,16 @@ impl<'a> Import<'a> {
             let expected = format!("one that function {:?} has", function.name);
             return Err(ImportError::malformed(place, found, expected));
         };
-        let is_alike = proto.r#type == AttributeProto::UNDEFINED || proto.r#type == type_of(given);
-        if !is_alike {
-            let found = format!("attribute {name:?} of type {}", type_of(given));
+        let value_type = type_of(value);
+        if proto.r#type != AttributeProto::UNDEFINED && proto.r#type != value_type {
+            let found = format!("attribute {name:?} of type {value_type}");
             return Err(ImportError::malformed(place, found, format!("type {}", proto.r#type)));
         }
-        if given.g.is_some() || !given.graphs.is_empty() {
+        if value.g.is_some() || !value.graphs.is_empty() {
             let found = format!("a reference to attribute {name:?}, which is a graph");
             return Err(ImportError::unsupported(place, found, "a value"));
         }
-        Ok(Some(AttributeProto { name: proto.name, ..given.clone() }))
+        Ok(Some(AttributeProto { name: proto.name, ..value.clone() }))
     }
 
     /// Returns the value for the output `name` of a node: the calling node's value if it is an output of the function,

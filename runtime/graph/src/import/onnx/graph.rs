@@ -53,6 +53,7 @@ impl<'a> Import<'a> {
         Ok(self.level.graph)
     }
 
+    /// Reads a graph into the current level.
     fn read(&mut self, mut proto: GraphProto) -> Result<(), ImportError> {
         self.constants(&mut proto)?;
         self.inputs(&proto)?;
@@ -75,6 +76,7 @@ impl<'a> Import<'a> {
         self.inner(bytes).map_err(|error| error.inside(node, attribute, index))
     }
 
+    /// Decodes a subgraph and reads it on a level of its own.
     fn inner(&mut self, bytes: Bytes) -> Result<Graph, ImportError> {
         if self.outer.len() >= MAX_DEPTH {
             return Err(GraphError::TooDeep { place: String::new() }.into());
@@ -90,10 +92,12 @@ impl<'a> Import<'a> {
         Ok(mem::replace(&mut self.level, outer).graph)
     }
 
-    fn is_inside(&self) -> bool {
+    /// Whether the graph being read is a subgraph.
+    fn is_subgraph(&self) -> bool {
         !self.outer.is_empty()
     }
 
+    /// Adds the initializers of a graph as constants.
     fn constants(&mut self, proto: &mut GraphProto) -> Result<(), ImportError> {
         four_bits::widen(proto, &self.model.files)?;
         // One by one, so that at most one tensor is in memory twice.
@@ -114,6 +118,7 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
+    /// Adds the inputs of a graph. Inputs with an initializer stay constants.
     fn inputs(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
         let mut listed = HashSet::new();
         for input in &proto.input {
@@ -127,25 +132,25 @@ impl<'a> Import<'a> {
                 ));
             }
             // Files of IR version 3 and older list every constant as an input too.
-            let has_defaults = self.model.has_defaults && !self.is_inside();
-            let of = tensor_type(place, input)?;
+            let has_defaults = self.model.has_defaults && !self.is_subgraph();
+            let declared = tensor_type(place, input)?;
             let Level { graph, ids } = &mut self.level;
             if let Some(&value) = ids.get(name)
                 && let Some(constant) = graph.constant(value)
             {
-                same_type(place, of.as_ref(), constant)?;
-                if let Some(of) = of.filter(|_| has_defaults) {
-                    let before = graph.inputs.len();
-                    graph.defaults.push(DefaultInput { value, of, before });
+                check_type(place, declared.as_ref(), constant)?;
+                if let Some(tensor_type) = declared.filter(|_| has_defaults) {
+                    let index = graph.inputs.len();
+                    graph.defaults.push(DefaultInput { value, tensor_type, index });
                 }
                 continue;
             }
-            let id = match of {
-                of if self.is_inside() => self.level.graph.add_parameter(name, of),
+            let id = match declared {
+                declared if self.is_subgraph() => self.level.graph.add_parameter(name, declared),
                 None if is_sequence(input) => {
                     return Err(ImportError::unsupported(place, "a sequence", "a tensor"));
                 }
-                Some(of) => self.level.graph.add_input(name, of.dtype, of.dims),
+                Some(TensorType { dtype, dims }) => self.level.graph.add_input(name, dtype, dims),
                 None => {
                     return Err(ImportError::unsupported(
                         place,
@@ -165,16 +170,16 @@ impl<'a> Import<'a> {
         &mut self,
         nodes: Vec<NodeProto>,
     ) -> Result<Vec<(usize, NodeProto)>, ImportError> {
-        let mut left = Vec::new();
+        let mut others = Vec::new();
         for (index, mut node) in nodes.into_iter().enumerate() {
-            let called = node_name(&self.scope.prefix, index, &node);
-            let place = format_args!("node {called:?}");
+            let node_name = node_name(&self.scope.prefix, index, &node);
+            let place = format_args!("node {node_name:?}");
             if node.op_type == "Constant" && domain(&node.domain).is_empty() {
                 let [name] = node.output.as_slice() else {
                     let found = format!("{} outputs", node.output.len());
                     return Err(ImportError::malformed(place, found, "one"));
                 };
-                node.attribute = self.resolve_attributes(&called, node.attribute)?;
+                node.attribute = self.resolve_attributes(&node_name, node.attribute)?;
                 let tensor = attribute::constant(place, &node, &self.model.files)?;
                 let id = self.output_value(name);
                 if let Some(value) = self.level.graph.values.get_mut(id.index()) {
@@ -187,11 +192,12 @@ impl<'a> Import<'a> {
                 let id = self.output_value(name);
                 self.level.define(name, id, place)?;
             }
-            left.push((index, node));
+            others.push((index, node));
         }
-        Ok(left)
+        Ok(others)
     }
 
+    /// Adds a node, or the nodes of the function that it calls.
     pub(super) fn node(&mut self, index: usize, mut proto: NodeProto) -> Result<(), ImportError> {
         let name = node_name(&self.scope.prefix, index, &proto);
         let place = format_args!("node {name:?}");
@@ -227,9 +233,9 @@ impl<'a> Import<'a> {
         protos: Vec<AttributeProto>,
     ) -> Result<Vec<(String, Attr)>, ImportError> {
         let mut names = HashSet::new();
-        let again = protos.iter().find(|proto| !names.insert(proto.name.as_str()));
-        if let Some(again) = again {
-            let found = format!("a second attribute {:?}", again.name);
+        let duplicate = protos.iter().find(|proto| !names.insert(proto.name.as_str()));
+        if let Some(duplicate) = duplicate {
+            let found = format!("a second attribute {:?}", duplicate.name);
             let place = format_args!("node {node:?}");
             return Err(ImportError::malformed(place, found, "different names"));
         }
@@ -253,7 +259,7 @@ impl<'a> Import<'a> {
             AttributeProto::GRAPHS => {
                 let graphs = proto.graphs.into_iter().enumerate();
                 let graphs =
-                    graphs.map(|(at, bytes)| self.subgraph(bytes, (node, &name), Some(at)));
+                    graphs.map(|(index, bytes)| self.subgraph(bytes, (node, &name), Some(index)));
                 Attr::Graphs(graphs.collect::<Result<_, _>>()?)
             }
             _ => attribute::attr(place, &proto, &self.model.files)?,
@@ -261,22 +267,23 @@ impl<'a> Import<'a> {
         Ok((name, attr))
     }
 
+    /// Returns the values of a node's inputs or outputs, up to the last that the node does not omit.
     fn ids_of(
         &mut self,
         place: Arguments<'_>,
         kind: &str,
         names: &[String],
     ) -> Result<Vec<Option<ValueId>>, ImportError> {
-        let is_given = |name: &&String| !name.is_empty() && !self.is_omitted(name);
-        let given = names.iter().rposition(|name| is_given(&name)).map_or(0, |last| last + 1);
-        let is_given: Vec<bool> = names.iter().take(given).map(|name| is_given(&name)).collect();
-        let id = |(port, (name, is_given)): (usize, (&String, bool))| {
-            if !is_given {
+        let is_present = |name: &String| !name.is_empty() && !self.is_omitted(name);
+        let len = names.iter().rposition(is_present).map_or(0, |last| last + 1);
+        let are_present: Vec<bool> = names.iter().take(len).map(is_present).collect();
+        let id = |(port, (name, is_present)): (usize, (&String, bool))| {
+            if !is_present {
                 return Ok(None);
             }
             self.id(name, || format!("{place} {kind} {port}")).map(Some)
         };
-        names.iter().zip(is_given).enumerate().map(id).collect()
+        names.iter().zip(are_present).enumerate().map(id).collect()
     }
 
     /// Returns the value called `name`. A value of an outer graph is captured by every graph in between.
@@ -288,15 +295,17 @@ impl<'a> Import<'a> {
         if let Some(id) = self.level.ids.get(name) {
             return Ok(*id);
         }
-        let knows = |level: &Level| level.ids.get(name).copied();
-        let mut around = self.outer.iter().enumerate().skip(self.scope.hidden).rev();
-        let Some((at, id)) = around.find_map(|(at, level)| Some((at, knows(level)?))) else {
+        let id_in = |level: &Level| level.ids.get(name).copied();
+        let mut visible = self.outer.iter().enumerate().skip(self.scope.hidden).rev();
+        let Some((depth, id)) = visible.find_map(|(depth, level)| Some((depth, id_in(level)?)))
+        else {
             return Err(GraphError::NoProducer { place: place(), value: name.to_owned() }.into());
         };
-        let inner = self.outer.iter_mut().skip(at + 1).chain([&mut self.level]);
+        let inner = self.outer.iter_mut().skip(depth + 1).chain([&mut self.level]);
         Ok(inner.fold(id, |id, level| level.capture(name, id)))
     }
 
+    /// Adds the outputs of a graph.
     fn outputs(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
         for (index, output) in proto.output.iter().enumerate() {
             let id = self.id(&output.name, || format!("output {index}"))?;
@@ -310,10 +319,10 @@ impl<'a> Import<'a> {
         for value in proto.value_info.iter().chain(&proto.output) {
             let place = format_args!("value {:?}", value.name);
             let Some(&id) = self.level.ids.get(&value.name) else { continue };
-            let Some(of) = tensor_type(place, value)? else { continue };
+            let Some(declared) = tensor_type(place, value)? else { continue };
             let value = self.level.graph.values.get_mut(id.index());
             if let Some(value) = value.filter(|v| matches!(v.source, Source::Computed)) {
-                value.declared = Some(of);
+                value.declared = Some(declared);
             }
         }
         Ok(())
@@ -321,15 +330,15 @@ impl<'a> Import<'a> {
 }
 
 /// Refuses an input whose type differs from that of its initializer.
-fn same_type(
+fn check_type(
     place: Arguments<'_>,
     input: Option<&TensorType>,
     constant: &Tensor,
 ) -> Result<(), ImportError> {
     match input {
-        Some(of) if !admits(of, constant.desc()) => {
+        Some(declared) if !admits(declared, constant.desc()) => {
             let desc = constant.desc();
-            let found = format!("type {of}");
+            let found = format!("type {declared}");
             let expected = format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());
             Err(ImportError::malformed(place, found, expected))
         }

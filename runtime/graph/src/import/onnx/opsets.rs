@@ -1,4 +1,5 @@
-//! The operator sets that a model and its functions import.
+//! The operator sets that a model and its functions import. An operator set (opset) is a versioned list of operators of
+//! one domain; a node's operator means what the imported version says.
 
 use std::collections::HashMap;
 use std::fmt::Arguments;
@@ -8,8 +9,8 @@ use super::proto::OperatorSetIdProto;
 use crate::graph::NEWEST;
 pub(super) use crate::graph::domain_of as domain;
 
-/// A domain that models may use without importing it: ONNX Runtime's own tools write such models.
-const UNIMPORTED: &str = "com.microsoft";
+/// A domain that models may use without importing it: ONNX Runtime's own tools write such models. Its version is 1.
+const IMPLICIT_DOMAIN: &str = "com.microsoft";
 
 /// The version of each imported operator set.
 #[derive(Default)]
@@ -31,17 +32,17 @@ impl<'a> Opsets<'a> {
                     )
                 })?;
             if domain(&import.domain).is_empty() && version > NEWEST {
-                let next =
+                let advice =
                     "export the model for one of these, or convert it with onnx.version_converter";
-                let expected = format!("at most {NEWEST}: {next}");
+                let expected = format!("at most {NEWEST}: {advice}");
                 return Err(ImportError::unsupported(
                     place,
                     format!("version {version}"),
                     expected,
                 ));
             }
-            let before = versions.insert(domain(&import.domain), version);
-            if before.is_some_and(|before| before != version) {
+            let previous = versions.insert(domain(&import.domain), version);
+            if previous.is_some_and(|previous| previous != version) {
                 let found = format!("a second version {version}");
                 return Err(ImportError::malformed(place, found, "one version per domain"));
             }
@@ -49,12 +50,17 @@ impl<'a> Opsets<'a> {
         Ok(Self { versions })
     }
 
+    /// Returns the version that is imported of a domain.
     pub(super) fn get(&self, domain: &str) -> Option<u32> {
         self.versions.get(domain).copied()
     }
 
+    /// Returns the version of a domain that a node uses.
+    ///
+    /// # Errors
+    /// Fails if the model does not import the domain.
     pub(super) fn version(&self, place: Arguments<'_>, domain: &str) -> Result<u32, ImportError> {
-        let version = self.get(domain).or_else(|| (domain == UNIMPORTED).then_some(1));
+        let version = self.get(domain).or_else(|| (domain == IMPLICIT_DOMAIN).then_some(1));
         version.ok_or_else(|| {
             let found = format!("domain {domain:?}, which the model does not import");
             ImportError::malformed(place, found, "an opset import for it")

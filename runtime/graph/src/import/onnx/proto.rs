@@ -1,8 +1,9 @@
-//! ONNX's protobuf messages. Fields that the importer does not read are left out.
+//! ONNX's protobuf messages, for the importer and the exporter. Fields that they do not use are left out. The field numbers
+//! are those of `onnx.proto` (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>).
 //!
-//! Long fields stay views of the bytes that they were decoded from. Messages that can contain each other, and messages that are
-//! only ever refused, stay bytes. So decoding never recurses; each subgraph is decoded by itself. Numbers and strings that a file
-//! leaves out are 0 and empty. See `onnx.proto` for the field numbers.
+//! Long fields stay views of the bytes that they were decoded from. Graphs in attributes, and messages of unsupported
+//! types, stay undecoded bytes. So decoding never recurses; each subgraph is decoded by itself. Numbers and strings that
+//! a file leaves out are 0 and empty.
 
 use prost::Message;
 use prost::bytes::Bytes;
@@ -179,13 +180,13 @@ impl AttributeProto {
     pub(crate) const TENSOR: i32 = 4;
     /// The type of a graph.
     pub(crate) const GRAPH: i32 = 5;
-    /// The type of a list of real numbers.
-    pub(crate) const FLOATS: i32 = 6;
     /// The type of a list of floats.
-    pub(crate) const INTS: i32 = 7;
+    pub(crate) const FLOATS: i32 = 6;
     /// The type of a list of integers.
-    pub(crate) const STRINGS: i32 = 8;
+    pub(crate) const INTS: i32 = 7;
     /// The type of a list of strings.
+    pub(crate) const STRINGS: i32 = 8;
+    /// The type of a list of graphs.
     pub(crate) const GRAPHS: i32 = 10;
     /// The type of a sparse tensor.
     pub(crate) const SPARSE_TENSOR: i32 = 11;

@@ -1,4 +1,4 @@
-//! Tensors from raw bytes, and errors about their sizes.
+//! Tensors from raw bytes: the `raw_data` field of ONNX tensors and external data files.
 
 use std::fmt::Arguments;
 
@@ -14,18 +14,18 @@ pub(super) fn from_raw(
     shape: Shape,
     raw: &[u8],
 ) -> Result<Tensor, ImportError> {
-    // Normalized: every non-zero byte becomes 1.
-    let made = if dtype == DType::Bool {
+    // A file may store any non-zero byte for true; kernels expect 1.
+    let tensor = if dtype == DType::Bool {
         Tensor::from_slice(shape, &raw.iter().map(|&b| Bool::from(b != 0)).collect::<Vec<_>>())
     } else {
         Tensor::from_bytes(dtype, shape, raw)
     };
-    made.map_err(|e| size_error(place, &e))
+    tensor.map_err(|e| size_error(place, &e))
 }
 
-/// Converts a tensor error to an import error.
+/// Converts a tensor error to an import error. Errors other than a wrong size mean that the tensor is too large.
 pub(super) fn size_error(place: Arguments<'_>, error: &TensorError) -> ImportError {
-    let TensorError::Size(SizeError { found, wanted: expected, dtype, shape }) = error else {
+    let TensorError::Size(SizeError { found, expected, dtype, shape }) = error else {
         return ImportError::malformed(place, error, "less");
     };
     ImportError::malformed(

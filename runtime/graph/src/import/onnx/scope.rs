@@ -1,4 +1,5 @@
-//! The functions of a model, and the scope of names that a call opens.
+//! The functions of a model, and the scope of a call: the importer replaces a node that calls a function by the function's
+//! nodes, and reads them with the names, attributes and operator sets of the function.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +25,7 @@ pub(super) struct Scope<'a> {
     pub(super) opsets: Opsets<'a>,
     /// The function's inputs that the calling node leaves out.
     pub(super) absent: HashSet<&'a str>,
-    /// The number of outer graphs whose values the function cannot see.
+    /// The number of outer graphs, the outermost first, whose values the function cannot see.
     pub(super) hidden: usize,
 }
 

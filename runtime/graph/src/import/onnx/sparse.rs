@@ -12,7 +12,7 @@ use super::raw::size_error;
 use super::tensor::{shape, tensor};
 use crate::memory::{Tensor, TensorError, TensorStorage};
 
-/// Returns the dense tensor of a sparse one. `files` holds external data.
+/// Converts a sparse tensor to a dense one. `files` has the external data.
 ///
 /// The index of an element is a linear index or one coordinate per dimension; ONNX requires ascending order.
 pub(super) fn dense(
@@ -31,9 +31,9 @@ pub(super) fn dense(
     let bytes = dtype.size_bytes();
     let memory = |error| size_error(place, &TensorError::Memory(error));
     let mut buffer = Buffer::zeroed(shape.len().saturating_mul(bytes)).map_err(memory)?;
-    for (at, value) in positions.into_iter().zip(values.bytes().chunks_exact(bytes)) {
-        let from = at.saturating_mul(bytes);
-        let slot = buffer.bytes_mut().get_mut(from..from.saturating_add(bytes));
+    for (position, value) in positions.into_iter().zip(values.bytes().chunks_exact(bytes)) {
+        let start = position.saturating_mul(bytes);
+        let slot = buffer.bytes_mut().get_mut(start..start.saturating_add(bytes));
         if let Some(slot) = slot {
             slot.copy_from_slice(value);
         }
@@ -52,7 +52,7 @@ fn linear_indices(
     let rank = shape.dims().len();
     let extents: Vec<usize> = match indices.dims() {
         [found] if *found == count => vec![shape.len()],
-        [found, of] if (*found, *of) == (count, rank) => shape.dims().to_vec(),
+        [found, coordinates] if (*found, *coordinates) == (count, rank) => shape.dims().to_vec(),
         found => {
             let found = format!("indices of shape {found:?} for {count} values");
             let expected = format!("[{count}] or [{count}, {rank}]");
@@ -65,20 +65,20 @@ fn linear_indices(
     };
     let mut positions: Vec<usize> = Vec::with_capacity(count);
     for coordinates in indices.chunks_exact(extents.len().max(1)) {
-        let of = |at: Option<usize>, (&coordinate, &extent): (&i64, &usize)| {
-            let inside = usize::try_from(coordinate).ok().filter(|&inside| inside < extent);
-            Some(at?.saturating_mul(extent).saturating_add(inside?))
+        let add_axis = |position: Option<usize>, (&coordinate, &extent): (&i64, &usize)| {
+            let valid = usize::try_from(coordinate).ok().filter(|&valid| valid < extent);
+            Some(position?.saturating_mul(extent).saturating_add(valid?))
         };
-        let Some(at) = coordinates.iter().zip(&extents).fold(Some(0), of) else {
+        let Some(position) = coordinates.iter().zip(&extents).fold(Some(0), add_axis) else {
             let found = format!("index {coordinates:?}");
             let expected = format!("an index within {shape}");
             return Err(ImportError::malformed(place, found, expected));
         };
-        if positions.last().is_some_and(|before| *before >= at) {
+        if positions.last().is_some_and(|previous| *previous >= position) {
             let found = format!("index {coordinates:?} out of order");
             return Err(ImportError::malformed(place, found, "ascending indices"));
         }
-        positions.push(at);
+        positions.push(position);
     }
     Ok(positions)
 }

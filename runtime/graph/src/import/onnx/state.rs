@@ -15,6 +15,7 @@ pub(super) struct Model<'a> {
     pub(super) files: Files<'a>,
     pub(super) opsets: Opsets<'a>,
     pub(super) functions: Functions<'a>,
+    /// The operators that loaded packages implement.
     pub(super) packaged: &'a [PackagedOp],
     /// Whether an initializer with an input's name is the input's default.
     pub(super) has_defaults: bool,
@@ -29,9 +30,10 @@ impl<'a> Model<'a> {
     }
 }
 
-/// The graph being read, and its outer graphs.
+/// The state of an import: the graph being read, its outer graphs, and the active function calls.
 pub(super) struct Import<'a> {
     pub(super) model: &'a Model<'a>,
+    /// The graph being read.
     pub(super) level: Level,
     /// The outer graphs, the outermost first.
     pub(super) outer: Vec<Level>,
@@ -39,8 +41,8 @@ pub(super) struct Import<'a> {
     pub(super) scope: Scope<'a>,
     /// The active function calls, outermost first.
     pub(super) calls: Vec<&'a FunctionProto>,
-    /// The outputs of the calling node that the function's nodes have yet to define, by their names in the
-    /// function.
+    /// Outputs of the calling node without a producer yet, by their names in the function. The function's node that
+    /// produces such a name produces the value.
     pub(super) pending_outputs: HashMap<String, ValueId>,
     /// The number of nodes inlined from functions.
     pub(super) inlined: usize,

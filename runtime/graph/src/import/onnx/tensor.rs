@@ -14,7 +14,9 @@ use crate::memory::{Tensor, TensorStorage};
 
 /// Returns the element type with this code, or an error that names the type as ONNX does.
 pub(super) fn dtype_of_code(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
-    const OTHERS: [&str; 19] = [
+    // The names of codes from 8 on in `TensorProto.DataType` of onnx.proto. Supported types are left empty.
+    const FIRST: i32 = 8;
+    const NAMES: [&str; 19] = [
         "string",
         "",
         "",
@@ -36,8 +38,8 @@ pub(super) fn dtype_of_code(place: Arguments<'_>, code: i32) -> Result<DType, Im
         "int2",
     ];
     DType::from_onnx(code.into()).ok_or_else(|| {
-        let at = code.checked_sub(8).and_then(|at| usize::try_from(at).ok());
-        let found = match at.and_then(|at| OTHERS.get(at)) {
+        let index = code.checked_sub(FIRST).and_then(|index| usize::try_from(index).ok());
+        let found = match index.and_then(|index| NAMES.get(index)) {
             Some(name) if !name.is_empty() => format!("element type {name}"),
             Some(_) | None => format!("element type {code}"),
         };
@@ -45,14 +47,14 @@ pub(super) fn dtype_of_code(place: Arguments<'_>, code: i32) -> Result<DType, Im
     })
 }
 
-/// Returns the tensor of a message. `files` holds external data.
+/// Returns the tensor of an ONNX message. `files` has the external data.
 pub(super) fn tensor(
     place: Arguments<'_>,
     proto: &TensorProto,
     files: &Files<'_>,
 ) -> Result<Tensor, ImportError> {
     if proto.segment.is_some() {
-        // Files of ONNX's sequences and optional values look like this too.
+        // Field 3 of a `TensorProto` is also a field of the messages of sequences and optional values.
         let found = "a tensor's segment, a sequence or an optional value";
         return Err(ImportError::unsupported(place, found, "a whole tensor"));
     }
@@ -69,6 +71,7 @@ pub(super) fn tensor(
     }
 }
 
+/// Returns the shape with the dimensions of a message.
 pub(super) fn shape(place: Arguments<'_>, dims: &[i64]) -> Result<Shape, ImportError> {
     let negative = |_| {
         ImportError::malformed(place, format!("shape {dims:?}"), "extents that are not negative")
@@ -85,13 +88,14 @@ pub(super) fn shape_of(place: Arguments<'_>, extents: &[usize]) -> Result<Shape,
         .map_err(|_| ImportError::unsupported(place, format!("shape {extents:?}"), EXPECTED))
 }
 
+/// Returns a tensor whose elements are in the message: in `raw_data`, or in the field for its type.
 fn inline(
     place: Arguments<'_>,
     proto: &TensorProto,
     dtype: DType,
     shape: Shape,
 ) -> Result<Tensor, ImportError> {
-    let typed = match dtype {
+    let typed_field = match dtype {
         DType::F32 => "float_data",
         DType::F64 => "double_data",
         DType::I64 => "int64_data",
@@ -119,15 +123,15 @@ fn inline(
     match *used.as_slice() {
         [] => {}
         ["raw_data"] => return in_model(place, dtype, shape, &proto.raw_data),
-        [field] if field == typed => {}
+        [field] if field == typed_field => {}
         _ => {
             let found = format!("elements in {}", used.join(" and "));
-            let expected = format!("{dtype} in {typed} or raw_data");
+            let expected = format!("{dtype} in {typed_field} or raw_data");
             return Err(ImportError::malformed(place, found, expected));
         }
     }
     let ints = &proto.int32_data;
-    let made = match dtype {
+    let tensor = match dtype {
         DType::F32 => Tensor::from_slice(shape, &proto.float_data),
         DType::F64 => Tensor::from_slice(shape, &proto.double_data),
         DType::I32 => Tensor::from_slice(shape, ints),
@@ -155,9 +159,10 @@ fn inline(
             return Err(ImportError::unsupported(place, "a tensor of strings", "numbers"));
         }
     };
-    made.map_err(|e| size_error(place, &e))
+    tensor.map_err(|e| size_error(place, &e))
 }
 
+/// Converts the elements of a wider field to the tensor's element type.
 fn narrow<To, From>(
     place: Arguments<'_>,
     dtype: DType,
@@ -167,15 +172,15 @@ where
     From: Copy + std::fmt::Display,
     To: TryFrom<From>,
 {
-    let one = |&value: &From| {
+    let element = |&value: &From| {
         To::try_from(value).map_err(|_| {
             ImportError::malformed(place, format!("element {value}"), format!("an {dtype}"))
         })
     };
-    wide.iter().map(one).collect()
+    wide.iter().map(element).collect()
 }
 
-/// Smaller tensors are copied from the model file at once.
+/// Tensors of fewer bytes are copied from the model file at once: they are not worth keeping the file in memory.
 const LAZY_BYTES: usize = 64 << 10;
 
 /// Creates a tensor from raw bytes of the model file. Large tensors of weight types refer to the file until they are first
@@ -203,11 +208,11 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         expected: "an ONNX TensorProto",
         reason: e.to_string(),
     })?;
-    let made = match proto.name.as_str() {
+    let tensor = match proto.name.as_str() {
         "" => tensor(format_args!("the tensor"), &proto, &Files::empty()),
         name => tensor(format_args!("tensor {name:?}"), &proto, &Files::empty()),
     };
-    made?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
+    tensor?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
 }
 
 /// Encodes `tensor` as an ONNX message.

@@ -1,4 +1,4 @@
-//! Tests of the importer: models are written with the same messages that it reads.
+//! Tests of the ONNX importer, on models that are built from the messages in `proto.rs`.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ fn options() -> ImportOptions {
 }
 
 impl NodeProto {
-    /// A node of ONNX's own domain without a name and attributes.
+    /// Creates a node of ONNX's own domain without a name and attributes.
     fn new(op_type: &str, input: &[&str], output: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
         let (input, output) = (owned(input), owned(output));
@@ -48,7 +48,7 @@ fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
     ValueInfoProto::tensor(name, F32, dims.iter().map(|&d| DimensionProto::fixed(d)).collect())
 }
 
-/// A model with one of everything that can be read.
+/// Creates a model with all kinds of attributes, dimensions and declarations.
 fn small() -> ModelProto {
     let mut conv = NodeProto::new("Conv", &["x", "w", ""], &["h"]);
     conv.attribute = vec![
@@ -112,7 +112,7 @@ fn a_model_becomes_a_sorted_graph() {
 }
 
 #[test]
-fn files_of_the_first_format_need_no_opset_and_no_attribute_types() {
+fn ir_version_1_needs_no_opset_and_no_attribute_types() {
     let mut model = small();
     model.ir_version = 1;
     model.opset_import.clear();
@@ -132,7 +132,7 @@ fn files_of_the_first_format_need_no_opset_and_no_attribute_types() {
 }
 
 #[test]
-fn constants_come_from_every_attribute_that_can_hold_one() {
+fn constant_nodes_may_use_any_value_attribute() {
     let cases = [
         (AttributeProto::tensor("value", floats("", &[1, 1], &[3.0])), "f32[1,1]{3.0}"),
         (AttributeProto::int("value_int", 3), "i64[]{3}"),
@@ -148,9 +148,9 @@ fn constants_come_from_every_attribute_that_can_hold_one() {
     }
 }
 
-/// Inputs that have an initializer of their name are constants, unless runs give them and the format has defaults.
+/// Inputs with an initializer are constants, unless the options name them and the IR version has defaults.
 #[test]
-fn an_input_with_a_default_is_an_input_where_runs_give_it() {
+fn inputs_with_an_initializer_become_inputs_on_request() {
     let lines = |ir_version: i64, given: &[&str], kind: &str| {
         let mut model = small();
         model.ir_version = ir_version;
@@ -168,11 +168,12 @@ fn an_input_with_a_default_is_an_input_where_runs_give_it() {
     assert_eq!(inputs(8, &[]), [x]);
     assert_eq!(inputs(8, &["w", "c", "h", "none"]), [x, w]);
     assert_eq!(inputs(4, &["w"]), [x, w]);
-    assert_eq!(inputs(3, &["w"]), [x], "a constant of the first formats");
+    assert_eq!(inputs(3, &["w"]), [x], "IR version 3 has no defaults");
 }
 
 type Break = fn(&mut GraphProto);
 
+/// Checks that each change of [`small`] is refused with an error.
 fn refuses(cases: &[(Break, &str)]) {
     for (break_it, expected) in cases {
         let mut model = small();
@@ -182,7 +183,7 @@ fn refuses(cases: &[(Break, &str)]) {
 }
 
 #[test]
-fn bad_graphs_are_refused_by_place() {
+fn errors_of_graphs_name_the_place() {
     refuses(&[
         (
             |g| g.node[2].input[0] = "z".to_owned(),
@@ -252,7 +253,7 @@ fn bad_graphs_are_refused_by_place() {
 }
 
 #[test]
-fn bad_constants_are_refused_by_name() {
+fn errors_of_constants_name_the_constant() {
     refuses(&[
         (
             |g| g.initializer[0].data_type = 8,
@@ -301,7 +302,7 @@ fn bad_constants_are_refused_by_name() {
 }
 
 #[test]
-fn bad_opsets_are_refused() {
+fn wrong_opset_imports_are_refused() {
     let mut model = small();
     model.opset_import[0].version = 0;
     let expected = r#"opset import "ai.onnx": version 0, expected a positive number"#;
@@ -313,7 +314,7 @@ fn bad_opsets_are_refused() {
 }
 
 #[test]
-fn what_is_newer_than_this_runtime_is_refused() {
+fn newer_opsets_and_ir_versions_are_refused() {
     let mut model = small();
     model.opset_import[0].version = 27;
     read(&model).unwrap();
@@ -330,7 +331,7 @@ fn what_is_newer_than_this_runtime_is_refused() {
 }
 
 #[test]
-fn nodes_of_onnx_runtime_may_be_of_a_domain_that_is_not_imported() {
+fn the_domain_of_onnx_runtime_needs_no_import() {
     let mut model = small();
     model.graph.as_mut().unwrap().node[0].domain = "com.microsoft".to_owned();
     let graph = read(&model).unwrap();
@@ -339,21 +340,21 @@ fn nodes_of_onnx_runtime_may_be_of_a_domain_that_is_not_imported() {
 }
 
 #[test]
-fn bytes_that_are_no_model_are_refused() {
-    let of = |bytes: &[u8]| {
+fn bytes_other_than_a_model_are_refused() {
+    let refusal = |bytes: &[u8]| {
         import(&ModelBytes::copy_of(bytes), "m.onnx", &options()).unwrap_err().to_string()
     };
     let expected = "\"m.onnx\" is not an ONNX ModelProto, or is truncated: it has no graph";
-    assert_eq!(of(b""), expected);
-    let starts = "\"m.onnx\" is not an ONNX ModelProto, or is truncated: ";
+    assert_eq!(refusal(b""), expected);
+    let start = "\"m.onnx\" is not an ONNX ModelProto, or is truncated: ";
     for bytes in [&b"PK\x03\x04 a zip file"[..], b"{\"json\": true}", b"\x93NUMPY"] {
-        let error = of(bytes);
-        assert!(error.starts_with(starts), "{error}");
+        let error = refusal(bytes);
+        assert!(error.starts_with(start), "{error}");
     }
 }
 
 #[test]
-fn every_element_type_reads_back() {
+fn tensors_of_every_type_are_read_back() {
     let line = Shape::new(&[2]).unwrap();
     let tensors = [
         Tensor::from_slice(line, &[0.5f32, f32::NAN]).unwrap(),
@@ -373,20 +374,20 @@ fn every_element_type_reads_back() {
         Tensor::zeros(DType::F32, Shape::new(&[3, 0]).unwrap()).unwrap(),
     ];
     for tensor in &tensors {
-        let back = tensor_pb(&to_proto(tensor, "t").to_bytes()).unwrap();
-        assert_eq!(back.desc(), tensor.desc());
-        assert_eq!(back.bytes(), tensor.bytes());
+        let actual = tensor_pb(&to_proto(tensor, "t").to_bytes()).unwrap();
+        assert_eq!(actual.desc(), tensor.desc());
+        assert_eq!(actual.bytes(), tensor.bytes());
     }
 }
 
 #[test]
-fn narrow_elements_come_from_wide_fields() {
-    let of = |dtype: DType, ints: &[i32]| {
+fn narrow_elements_are_read_from_wide_fields() {
+    let decode = |dtype: DType, ints: &[i32]| {
         let dims = vec![i64::try_from(ints.len()).unwrap()];
         let (data_type, int32_data) = (dtype.onnx(), ints.to_vec());
         tensor_pb(&TensorProto { dims, data_type, int32_data, ..Default::default() }.to_bytes())
     };
-    let get = |dtype, ints: &[i32]| of(dtype, ints).unwrap().bytes().to_vec();
+    let get = |dtype, ints: &[i32]| decode(dtype, ints).unwrap().bytes().to_vec();
     assert_eq!(get(DType::I8, &[-1, 127]), [0xff, 0x7f]);
     assert_eq!(get(DType::U8, &[255]), [0xff]);
     assert_eq!(get(DType::I16, &[-2]), [0xfe, 0xff]);
@@ -394,7 +395,7 @@ fn narrow_elements_come_from_wide_fields() {
     assert_eq!(get(DType::F16, &[0x3c00]), [0x00, 0x3c]);
     assert_eq!(get(DType::Bf16, &[0x3f80]), [0x80, 0x3f]);
     assert_eq!(get(DType::Bool, &[0, 7]), [0, 1]);
-    let error = of(DType::I8, &[128]).unwrap_err().to_string();
+    let error = decode(DType::I8, &[128]).unwrap_err().to_string();
     assert_eq!(error, "the tensor: element 128, expected an i8");
 
     let (dims, uint64_data) = (vec![1], vec![1 << 32]);
@@ -407,14 +408,14 @@ fn narrow_elements_come_from_wide_fields() {
     assert_eq!(tensor_pb(&proto.to_bytes()).unwrap().bytes(), [0, 1]);
 }
 
-/// A folder with files of external elements, and a model that reads them as a test says.
+/// A temporary folder with external data files: `model/w.bin` next to a model, and `secret.bin` outside of its folder.
 struct Outside {
     folder: PathBuf,
 }
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.folder);
+        let _ignored = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -428,6 +429,7 @@ impl Outside {
         Self { folder }
     }
 
+    /// Imports a model whose initializer `w` has this external location.
     fn read(&self, entries: &[(&str, &str)]) -> Result<Graph, ImportError> {
         let mut model = small();
         let w = &mut model.graph.as_mut().unwrap().initializer[0];
@@ -445,10 +447,10 @@ impl Outside {
 }
 
 #[test]
-fn elements_may_lie_in_a_file_next_to_the_model() {
+fn external_data_is_read_from_the_models_folder() {
     let outside = Outside::new("near");
-    let at = [("location", "./w.bin"), ("offset", "4"), ("length", "8"), ("checksum", "?")];
-    for entries in [&at[..], &at[..2]] {
+    let location = [("location", "./w.bin"), ("offset", "4"), ("length", "8"), ("checksum", "?")];
+    for entries in [&location[..], &location[..2]] {
         let graph = outside.read(entries).unwrap();
         assert_eq!(graph.name, "m.onnx");
         let w = graph.value_named("w").and_then(|w| graph.constant(w)).unwrap();
@@ -457,9 +459,9 @@ fn elements_may_lie_in_a_file_next_to_the_model() {
 }
 
 #[test]
-fn aligned_elements_in_a_file_are_not_copied() {
+fn aligned_external_data_is_not_copied() {
     let outside = Outside::new("aligned");
-    let of = |name: &str, offset: &str| {
+    let external = |name: &str, offset: &str| {
         let mut tensor = floats(name, &[16], &[]);
         tensor.data_location = 1;
         let entry = |key: &str, value: &str| StringStringEntryProto {
@@ -469,7 +471,7 @@ fn aligned_elements_in_a_file_are_not_copied() {
         tensor.external_data = vec![entry("location", "w.bin"), entry("offset", offset)];
         tensor
     };
-    let initializer = vec![of("a", "64"), of("b", "128"), of("c", "68")];
+    let initializer = vec![external("a", "64"), external("b", "128"), external("c", "68")];
     let graph = Some(GraphProto { initializer, ..GraphProto::default() });
     let model = ModelProto {
         ir_version: 8,
@@ -477,7 +479,7 @@ fn aligned_elements_in_a_file_are_not_copied() {
         opset_import: vec![OperatorSetIdProto::new("", 17)],
         ..ModelProto::default()
     };
-    let bytes: Vec<u8> = (0u8..48).flat_map(|at| f32::from(at).to_le_bytes()).collect();
+    let bytes: Vec<u8> = (0u8..48).flat_map(|i| f32::from(i).to_le_bytes()).collect();
     std::fs::write(outside.folder.join("model/w.bin"), &bytes).unwrap();
     let path = outside.folder.join("model/m.onnx");
     std::fs::write(&path, model.to_bytes()).unwrap();
@@ -486,15 +488,16 @@ fn aligned_elements_in_a_file_are_not_copied() {
         let tensor = graph.constant(graph.value_named(name).unwrap()).unwrap();
         (tensor.get::<f32>().unwrap()[0].to_bits(), tensor.bytes().as_ptr().addr())
     });
-    assert_eq!([a.0, b.0, c.0], [16.0f32, 32.0, 17.0].map(f32::to_bits));
+    let (elements, addresses): (Vec<u32>, Vec<usize>) = [a, b, c].into_iter().unzip();
+    assert_eq!(elements, [16.0f32, 32.0, 17.0].map(f32::to_bits));
     if cfg!(target_os = "linux") {
-        assert_eq!(b.1 - a.1, 64, "they lie as in the file");
+        assert_eq!(addresses[1] - addresses[0], 64, "the distance in the file");
     }
-    assert!([a, b, c].iter().all(|(_, at)| at.is_multiple_of(64)));
+    assert!(addresses.iter().all(|address| address.is_multiple_of(64)));
 }
 
 #[test]
-fn external_elements_never_come_from_elsewhere() {
+fn external_data_outside_of_the_folder_is_refused() {
     let outside = Outside::new("far");
     let place = r#"initializer "w": "#;
     let elsewhere = |name: &str| {
@@ -534,46 +537,46 @@ fn external_elements_never_come_from_elsewhere() {
     assert_eq!(error, format!("{place}external data in \"no.bin\" {expected}"));
 }
 
-/// As caches of models have them: the model and its file are links into one folder.
+/// Caches of models store the model and its data file as links into one folder.
 #[cfg(unix)]
 #[test]
-fn files_of_a_model_that_is_a_link_may_be_links_into_the_same_folder() {
+fn data_files_may_be_links_into_the_folder_of_a_linked_model() {
     use std::os::unix::fs::symlink;
 
     let outside = Outside::new("links");
     outside.read(&[("location", "w.bin"), ("offset", "4")]).unwrap();
-    let at = |name: &str| outside.folder.join(name);
+    let path = |name: &str| outside.folder.join(name);
     for folder in ["blobs", "blobs/below", "snap/rev/onnx", "other"] {
-        std::fs::create_dir_all(at(folder)).unwrap();
+        std::fs::create_dir_all(path(folder)).unwrap();
     }
-    std::fs::rename(at("model/m.onnx"), at("blobs/aaa")).unwrap();
-    std::fs::rename(at("model/w.bin"), at("blobs/bbb")).unwrap();
+    std::fs::rename(path("model/m.onnx"), path("blobs/aaa")).unwrap();
+    std::fs::rename(path("model/w.bin"), path("blobs/bbb")).unwrap();
     let link = |to: &str, name: &str| {
-        let _gone = std::fs::remove_file(at(name));
-        symlink(to, at(name)).unwrap();
+        let _ignored = std::fs::remove_file(path(name));
+        symlink(to, path(name)).unwrap();
     };
-    let w = |path: &str| {
-        let graph = file(&at(path), &options())?;
+    let read_w = |model: &str| {
+        let graph = file(&path(model), &options())?;
         let w = graph.value_named("w").and_then(|w| graph.constant(w)).unwrap();
         Ok::<_, ImportError>(w.get::<f32>().unwrap().to_vec())
     };
     link("../../../blobs/aaa", "snap/rev/onnx/m.onnx");
     link("../../../blobs/bbb", "snap/rev/onnx/w.bin");
     link("snap/rev", "main");
-    // The model, through a link to its folder, and through a link to a link beside which the file lies as well.
+    // The model, a link to its folder, and a link to a link next to the data file.
     link("../main/onnx/m.onnx", "other/m.onnx");
     link("../snap/rev/onnx/w.bin", "other/w.bin");
-    for path in ["snap/rev/onnx/m.onnx", "main/onnx/m.onnx", "other/m.onnx"] {
-        assert_eq!(w(path).unwrap(), [0.25, -1.0], "{path}");
+    for model in ["snap/rev/onnx/m.onnx", "main/onnx/m.onnx", "other/m.onnx"] {
+        assert_eq!(read_w(model).unwrap(), [0.25, -1.0], "{model}");
     }
-    // Beside the link and nowhere else, as ONNX Runtime looks for it.
-    std::fs::remove_file(at("other/w.bin")).unwrap();
+    // Data files are looked for next to the link only, as ONNX Runtime does.
+    std::fs::remove_file(path("other/w.bin")).unwrap();
     assert!(
-        matches!(w("other/m.onnx"), Err(ImportError::Read { path, .. }) if path.ends_with("w.bin"))
+        matches!(read_w("other/m.onnx"), Err(ImportError::Read { path, .. }) if path.ends_with("w.bin"))
     );
-    // Neither out of both folders, nor into the other one where the model itself is not a link.
-    let refused = |path: &str| {
-        let error = w(path).unwrap_err().to_string();
+    // Links out of both folders are refused, and links into the other folder if the model is not a link.
+    let refused = |model: &str| {
+        let error = read_w(model).unwrap_err().to_string();
         let expected = "external location \"w.bin\", expected a file in the model's folder";
         assert!(error.ends_with(expected), "{error}");
     };
@@ -581,28 +584,29 @@ fn files_of_a_model_that_is_a_link_may_be_links_into_the_same_folder() {
     refused("other/m.onnx");
     link("../../../secret.bin", "snap/rev/onnx/w.bin");
     refused("snap/rev/onnx/m.onnx");
-    std::fs::copy(at("blobs/aaa"), at("model/m.onnx")).unwrap();
+    std::fs::copy(path("blobs/aaa"), path("model/m.onnx")).unwrap();
     link("../blobs/bbb", "model/w.bin");
     refused("model/m.onnx");
 }
 
-/// Bytes of all constants, and of the names, in a graph and its subgraphs.
-fn held_bytes(graph: &Graph) -> usize {
-    let of = |source: &Source| match source {
+/// Returns the number of bytes of all constants and names in a graph and its subgraphs.
+fn graph_bytes(graph: &Graph) -> usize {
+    let constant_bytes = |source: &Source| match source {
         Source::Constant(tensor) => tensor.bytes().len(),
         Source::Input(_) | Source::Computed | Source::Outer => 0,
     };
-    let inside = graph.nodes.iter().flat_map(Node::subgraphs);
-    let inside: usize = inside.map(|inner| held_bytes(inner.graph)).sum();
-    inside + graph.values.iter().map(|v| of(&v.source) + v.name.len()).sum::<usize>()
+    let subgraphs = graph.nodes.iter().flat_map(Node::subgraphs);
+    let in_subgraphs: usize = subgraphs.map(|subgraph| graph_bytes(subgraph.graph)).sum();
+    let value_bytes = graph.values.iter().map(|v| constant_bytes(&v.source) + v.name.len());
+    in_subgraphs + value_bytes.sum::<usize>()
 }
 
-/// Reads the starts of a good file, and what becomes of it by random changes.
+/// Imports truncated and randomly changed copies of a valid file.
 fn break_all(good: &[u8]) {
     let check = |bytes: &[u8]| {
         if let Ok(graph) = import(&ModelBytes::copy_of(bytes), "m", &options()) {
             // One byte of a packed list can stand for an element of eight.
-            assert!(held_bytes(&graph) <= 8 * bytes.len());
+            assert!(graph_bytes(&graph) <= 8 * bytes.len());
             assert_eq!(graph.verify(), Ok(()));
             assert!(!graph.to_string().is_empty());
         }
@@ -620,12 +624,12 @@ fn break_all(good: &[u8]) {
     for _ in 0..20_000 {
         let mut bad = good.to_vec();
         for _ in 0..=next(3) {
-            let at = next(bad.len());
+            let offset = next(bad.len());
             match next(4) {
-                0 => bad[at] = u8::try_from(next(256)).unwrap(),
-                1 => bad[at] ^= 1 << next(8),
-                2 => drop(bad.remove(at)),
-                _ => bad.insert(at, [0x00, 0xff, 0x7f, 0x80][next(4)]),
+                0 => bad[offset] = u8::try_from(next(256)).unwrap(),
+                1 => bad[offset] ^= 1 << next(8),
+                2 => drop(bad.remove(offset)),
+                _ => bad.insert(offset, [0x00, 0xff, 0x7f, 0x80][next(4)]),
             }
         }
         check(&bad);
@@ -633,7 +637,7 @@ fn break_all(good: &[u8]) {
 }
 
 #[test]
-fn broken_files_never_panic_and_hold_no_more_than_they_bring() {
+fn broken_files_never_panic_or_use_much_memory() {
     break_all(&small().to_bytes());
 }
 
@@ -644,10 +648,10 @@ fn broken_tensor_files_never_panic() {
     for end in 0..good.len() {
         assert!(tensor_pb(&good[..end]).is_err(), "cut at {end}");
     }
-    for at in 0..good.len() {
+    for offset in 0..good.len() {
         for byte in 0..=u8::MAX {
             let mut bad = good.clone();
-            bad[at] = byte;
+            bad[offset] = byte;
             if let Ok(tensor) = tensor_pb(&bad) {
                 assert!(tensor.bytes().len() <= 8 * bad.len());
             }
@@ -656,9 +660,9 @@ fn broken_tensor_files_never_panic() {
 }
 
 #[test]
-fn unread_fields_are_skipped() {
+fn unknown_fields_are_skipped() {
     let mut bytes = small().to_bytes();
-    // Field 6, the documentation, holding bytes that are not UTF-8; and a field that is not known.
+    // Field 6, the documentation, with bytes that are not UTF-8, and an unknown field.
     bytes.extend([0x32, 2, 0xff, 0xfe, 0xfa, 0x3e, 1, 0]);
     let graph = import(&ModelBytes::copy_of(&bytes), "small", &options()).unwrap();
     assert_eq!(graph.to_string(), read(&small()).unwrap().to_string());

@@ -34,15 +34,17 @@ pub(super) fn tensor_type(
             DimSpec::Named(_) | DimSpec::Unknown => 1,
         })
         .collect();
+    // Fails for a product of extents that is too large.
     shape_of(place, &fixed)?;
     Ok(Some(TensorType { dtype, dims }))
 }
 
 /// Whether a value is a sequence.
 pub(super) fn is_sequence(value: &ValueInfoProto) -> bool {
-    value.r#type.as_ref().is_some_and(|of| of.sequence_type.is_some())
+    value.r#type.as_ref().is_some_and(|proto| proto.sequence_type.is_some())
 }
 
+/// Converts a dimension: a fixed extent, a name, or unknown.
 fn dim(proto: &DimensionProto) -> DimSpec {
     if let Some(value) = proto.dim_value {
         // Some writers put -1 for an unknown extent.
@@ -58,13 +60,14 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "None" | "-1") && name.chars().any(char::is_alphanumeric)
 }
 
+/// Names a type that is neither a tensor nor a sequence.
 fn other_type(proto: &TypeProto) -> Option<&'static str> {
-    let found = [
+    let types = [
         (proto.map_type.is_some(), "a map"),
         (proto.sparse_tensor_type.is_some(), "a sparse tensor"),
         (proto.optional_type.is_some(), "an optional value"),
     ];
-    found.iter().find(|(is, _)| *is).map(|(_, what)| *what)
+    types.iter().find(|(is_set, _)| *is_set).map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -72,15 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_say_nothing_are_no_names() {
-        let of = |name: &str| {
+    fn placeholder_names_mean_unknown_dimensions() {
+        let dim_named = |name: &str| {
             dim(&DimensionProto { dim_param: Some(name.to_owned()), ..DimensionProto::default() })
         };
         for name in ["?", "", "-1", "None", "*"] {
-            assert_eq!(of(name), DimSpec::Unknown, "{name:?}");
+            assert_eq!(dim_named(name), DimSpec::Unknown, "{name:?}");
         }
         for name in ["batch", "N", "unk__12", "p2o.DynamicDimension.0", "长度", "?1"] {
-            assert_eq!(of(name), DimSpec::Named(name.to_owned()), "{name:?}");
+            assert_eq!(dim_named(name), DimSpec::Named(name.to_owned()), "{name:?}");
         }
     }
 }

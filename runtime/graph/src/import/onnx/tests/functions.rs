@@ -1,13 +1,14 @@
-//! Functions of models: what stands in the place of nodes that call them.
+//! Tests of functions of models: a node that calls a function is replaced by the function's nodes.
 
 use super::*;
 use crate::import::PackagedOp;
 
-fn refers(name: &str, r#type: i32, to: &str) -> AttributeProto {
+/// Creates an attribute that refers to the attribute `target` of the enclosing function.
+fn reference(name: &str, r#type: i32, target: &str) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type,
-        ref_attr_name: to.to_owned(),
+        ref_attr_name: target.to_owned(),
         ..AttributeProto::default()
     }
 }
@@ -54,12 +55,12 @@ fn error(model: &ModelProto) -> String {
     read(model).unwrap_err().to_string()
 }
 
-/// `y = clip(x + c) * alpha`, where `c` is optional, `alpha` has a default and `low` none.
+/// A function: `y = leaky_relu(x + c, low) * alpha`, where `c` is optional, `alpha` has a default and `low` does not.
 fn scaled() -> FunctionProto {
     let mut alpha = NodeProto::new("Constant", &[], &["factor"]);
-    alpha.attribute = vec![refers("value_float", AttributeProto::FLOAT, "alpha")];
+    alpha.attribute = vec![reference("value_float", AttributeProto::FLOAT, "alpha")];
     let mut leaky = NodeProto::new("LeakyRelu", &["sum"], &["t"]);
-    leaky.attribute = vec![refers("alpha", AttributeProto::FLOAT, "low")];
+    leaky.attribute = vec![reference("alpha", AttributeProto::FLOAT, "low")];
     let nodes = vec![
         NodeProto::new("Mul", &["t", "factor"], &["y"]),
         NodeProto::new("Sum", &["x", "c"], &["sum"]),
@@ -74,12 +75,12 @@ fn scaled() -> FunctionProto {
 }
 
 #[test]
-fn nodes_of_a_function_take_the_place_of_a_call() {
-    let mut given = call("Scaled", &["x", "x"], &["h"]);
-    given.name = "first".to_owned();
-    given.attribute = vec![AttributeProto::float("alpha", 2.0), AttributeProto::float("low", 0.25)];
-    // The function's names mean nothing to the model, and the model's none to the function.
-    let nodes = vec![given, call("Scaled", &["h"], &["t"]), NodeProto::new("Relu", &["t"], &["y"])];
+fn the_nodes_of_a_function_replace_a_call() {
+    let mut first = call("Scaled", &["x", "x"], &["h"]);
+    first.name = "first".to_owned();
+    first.attribute = vec![AttributeProto::float("alpha", 2.0), AttributeProto::float("low", 0.25)];
+    // Both the model and the function have a value `t`: names in a function are separate from the model's.
+    let nodes = vec![first, call("Scaled", &["h"], &["t"]), NodeProto::new("Relu", &["t"], &["y"])];
     let expected = r#"graph "small"
   input x: f32[2]
   constant first/factor: f32[]{2.0}
@@ -97,11 +98,11 @@ fn nodes_of_a_function_take_the_place_of_a_call() {
 }
 
 #[test]
-fn functions_call_others_in_branches_too() {
+fn branches_in_functions_may_call_functions() {
     let branch = |op: &str| GraphProto {
         name: op.to_owned(),
         node: vec![NodeProto {
-            attribute: vec![refers("alpha", AttributeProto::FLOAT, "slope")],
+            attribute: vec![reference("alpha", AttributeProto::FLOAT, "slope")],
             ..call(op, &["held"], &["t"])
         }],
         output: vec![value("t", &[2])],
@@ -119,10 +120,10 @@ fn functions_call_others_in_branches_too() {
     };
     let mut node = call("Chooses", &["which", "x"], &["y"]);
     node.attribute = vec![AttributeProto::float("slope", 4.0)];
-    let mut of =
-        model(vec![node], vec![chooses, scaled(), function("Other", &["x"], &["x"], vec![])]);
+    let other = function("Other", &["x"], &["x"], vec![]);
+    let mut model = model(vec![node], vec![chooses, scaled(), other]);
     let which = ValueInfoProto::tensor("which", 9, Vec::new());
-    of.graph.as_mut().unwrap().input.insert(0, which);
+    model.graph.as_mut().unwrap().input.insert(0, which);
     let expected = r#"graph "small"
   input which: bool[]
   input x: f32[2]
@@ -141,95 +142,95 @@ fn functions_call_others_in_branches_too() {
       output Chooses_0/t
   output y
 "#;
-    assert_eq!(text(&of), expected);
+    assert_eq!(text(&model), expected);
 }
 
 #[test]
-fn an_output_may_be_an_input() {
+fn an_output_of_a_function_may_be_its_input() {
     let same = function("Same", &["a", "b"], &["b", "a"], Vec::new());
-    let of = model(vec![call("Same", &["x", "x"], &["", "y"])], vec![same]);
+    let model = model(vec![call("Same", &["x", "x"], &["", "y"])], vec![same]);
     let expected = "graph \"small\"\n  input x: f32[2]\n  \
                     y: f32[2] = Identity@17(x) # Same_0/a\n  output y\n";
-    assert_eq!(text(&of), expected);
+    assert_eq!(text(&model), expected);
 }
 
 #[test]
-fn the_operators_of_packages_go_before_functions() {
-    let of = model(vec![call("Scaled", &["x"], &["y"])], vec![scaled()]);
-    let read = |domain: Option<&str>| {
+fn operators_of_packages_take_precedence_over_functions() {
+    let model = model(vec![call("Scaled", &["x"], &["y"])], vec![scaled()]);
+    let imported_ops = |domain: Option<&str>| {
         let packaged = PackagedOp { name: "Scaled".to_owned(), domain: domain.map(str::to_owned) };
         let options = ImportOptions { packaged: vec![packaged], ..options() };
-        let graph = import(&ModelBytes::copy_of(&of.to_bytes()), "m", &options).unwrap();
+        let graph = import(&ModelBytes::copy_of(&model.to_bytes()), "m", &options).unwrap();
         graph.nodes.iter().map(|node| node.op.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(read(None), ["Scaled"]);
-    assert_eq!(read(Some("own")), ["Scaled"]);
-    assert_eq!(read(Some("other")), ["Sum", "LeakyRelu", "Mul"]);
+    assert_eq!(imported_ops(None), ["Scaled"]);
+    assert_eq!(imported_ops(Some("own")), ["Scaled"]);
+    assert_eq!(imported_ops(Some("other")), ["Sum", "LeakyRelu", "Mul"]);
 }
 
 #[test]
-fn overloads_are_told_apart() {
-    let with = |op: &str, overload: &str| FunctionProto {
+fn the_overload_selects_the_function() {
+    let overload = |op: &str, overload: &str| FunctionProto {
         overload: overload.to_owned(),
         ..function("F", &["x"], &["y"], vec![NodeProto::new(op, &["x"], &["y"])])
     };
     let node = NodeProto { overload: "b".to_owned(), ..call("F", &["x"], &["y"]) };
-    let of = model(vec![node], vec![with("Relu", "a"), with("Abs", "b")]);
-    assert_eq!(read(&of).unwrap().nodes[0].op, "Abs");
+    let model = model(vec![node], vec![overload("Relu", "a"), overload("Abs", "b")]);
+    assert_eq!(read(&model).unwrap().nodes[0].op, "Abs");
 }
 
 #[test]
-fn functions_that_cannot_be_are_refused() {
+fn invalid_functions_are_refused() {
     let relu = || NodeProto::new("Relu", &["x"], &["y"]);
-    let one = |node: NodeProto| function("F", &["x"], &["y"], vec![node]);
-    let of =
+    let f = |node: NodeProto| function("F", &["x"], &["y"], vec![node]);
+    let refusal =
         |functions: Vec<FunctionProto>| error(&model(vec![call("F", &["x"], &["y"])], functions));
-    let again = of(vec![one(relu()), one(relu())]);
-    assert_eq!(again, r#"function "F": a duplicate function, expected different names"#);
+    let duplicate = refusal(vec![f(relu()), f(relu())]);
+    assert_eq!(duplicate, r#"function "F": a duplicate function, expected different names"#);
     let other = function("G", &["x"], &["y"], vec![call("F", &["x"], &["y"])]);
     assert_eq!(
-        of(vec![one(call("G", &["x"], &["y"])), other]),
+        refusal(vec![f(call("G", &["x"], &["y"])), other]),
         r#"node "F_0/G_0/F_0": function "F", which calls itself, expected functions without recursion"#
     );
-    let stranger = NodeProto { attribute: vec![refers("alpha", 1, "beta")], ..relu() };
+    let unknown = NodeProto { attribute: vec![reference("alpha", 1, "beta")], ..relu() };
     assert_eq!(
-        of(vec![one(stranger)]),
+        refusal(vec![f(unknown)]),
         r#"node "F_0/Relu_0" attribute "alpha": a reference to attribute "beta", expected one that function "F" has"#
     );
-    let typed = NodeProto { attribute: vec![refers("alpha", 2, "beta")], ..relu() };
+    let wrong_type = NodeProto { attribute: vec![reference("alpha", 2, "beta")], ..relu() };
     let defaults = vec![AttributeProto::float("beta", 1.0)];
     assert_eq!(
-        of(vec![FunctionProto { attribute_proto: defaults, ..one(typed) }]),
+        refusal(vec![FunctionProto { attribute_proto: defaults, ..f(wrong_type) }]),
         r#"node "F_0/Relu_0" attribute "alpha": attribute "beta" of type 1, expected type 2"#
     );
-    let graph = NodeProto { attribute: vec![refers("body", 5, "body")], ..relu() };
+    let graph = NodeProto { attribute: vec![reference("body", 5, "body")], ..relu() };
     let defaults = vec![AttributeProto::graph("body", &GraphProto::default())];
     assert_eq!(
-        of(vec![FunctionProto { attribute_proto: defaults, ..one(graph) }]),
+        refusal(vec![FunctionProto { attribute_proto: defaults, ..f(graph) }]),
         r#"node "F_0/Relu_0" attribute "body": a reference to attribute "body", which is a graph is not supported, expected a value"#
     );
     let node = call("F", &["x", "x"], &["y"]);
     assert_eq!(
-        error(&model(vec![node], vec![one(relu())])),
+        error(&model(vec![node], vec![f(relu())])),
         r#"node "F_0": 2 inputs, expected at most 1, as function "F" has"#
     );
     let node = call("F", &["x"], &["y", "z"]);
     assert_eq!(
-        error(&model(vec![node], vec![one(relu())])),
+        error(&model(vec![node], vec![f(relu())])),
         r#"node "F_0": 2 outputs, expected at most 1, as function "F" has"#
     );
-    let outer = one(NodeProto::new("Relu", &["h"], &["y"]));
+    let outer = f(NodeProto::new("Relu", &["h"], &["y"]));
     let nodes = vec![NodeProto::new("Relu", &["x"], &["h"]), call("F", &["x"], &["y"])];
     assert_eq!(
         error(&model(nodes, vec![outer])),
         r#"node "F_1/Relu_0" input 0 is value "h", which nothing makes"#
     );
-    let nothing = of(vec![function("F", &["x"], &["y"], Vec::new())]);
-    assert_eq!(nothing, r#"node "F_0" function "F" output "y" is value "y", which nothing makes"#);
+    let empty = refusal(vec![function("F", &["x"], &["y"], Vec::new())]);
+    assert_eq!(empty, r#"node "F_0" function "F" output "y" is value "y", which nothing makes"#);
 }
 
 #[test]
-fn few_functions_do_not_become_many_nodes() {
+fn nesting_and_inlined_nodes_are_limited() {
     let name = |depth: usize| format!("F{depth}");
     let level = |depth: usize| {
         let next = name(depth + 1);
@@ -241,15 +242,17 @@ fn few_functions_do_not_become_many_nodes() {
             function(&name(depth), &["x"], &["y"], vec![NodeProto::new("Relu", &["x"], &["y"])]);
         (0..depth).map(level).chain([last]).collect::<Vec<_>>()
     };
-    let of = |depth: usize| model(vec![call("F0", &["x"], &["y"])], functions(depth));
-    assert_eq!(read(&of(10)).unwrap().nodes.len(), 1 << 10);
-    let found = error(&of(40));
+    // Each function calls the next one twice.
+    let tree = |depth: usize| model(vec![call("F0", &["x"], &["y"])], functions(depth));
+    assert_eq!(read(&tree(10)).unwrap().nodes.len(), 1 << 10);
+    let found = error(&tree(40));
     assert!(
         found.ends_with(
             "more than 131072 nodes after inlining functions is not supported, expected fewer nodes"
         ),
         "{found}"
     );
+    // Each function calls the next one once.
     let chain = |depth: usize| {
         let level = |depth: usize| {
             function(&name(depth), &["x"], &["y"], vec![call(&name(depth + 1), &["x"], &["y"])])

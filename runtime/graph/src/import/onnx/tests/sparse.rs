@@ -1,8 +1,8 @@
-//! Sparse tensors, which become dense.
+//! Tests of sparse tensors, which the importer converts to dense ones.
 
 use super::*;
 
-fn list(dims: &[i64], values: &[i64]) -> TensorProto {
+fn int_tensor(dims: &[i64], values: &[i64]) -> TensorProto {
     let (dims, int64_data) = (dims.to_vec(), values.to_vec());
     TensorProto { dims, data_type: DType::I64.onnx(), int64_data, ..TensorProto::default() }
 }
@@ -11,7 +11,7 @@ fn sparse(values: TensorProto, indices: TensorProto, dims: &[i64]) -> SparseTens
     SparseTensorProto { values: Some(values), indices: Some(indices), dims: dims.to_vec() }
 }
 
-/// A model in which `w` is sparse, and its elements.
+/// Imports a model whose initializer `w` is sparse, and returns the shape and elements of `w`.
 fn read_w(w: SparseTensorProto) -> Result<(Vec<usize>, Vec<f32>), ImportError> {
     let mut model = small();
     let graph = model.graph.as_mut().unwrap();
@@ -24,29 +24,29 @@ fn read_w(w: SparseTensorProto) -> Result<(Vec<usize>, Vec<f32>), ImportError> {
 }
 
 #[test]
-fn initializers_have_their_places_as_numbers_or_as_coordinates() {
+fn indices_are_linear_or_coordinates() {
     let values = || floats("w", &[2], &[3.0, 4.0]);
     let expected = (vec![2, 3], vec![0.0, 3.0, 0.0, 0.0, 0.0, 4.0]);
-    let numbers = sparse(values(), list(&[2], &[1, 5]), &[2, 3]);
-    assert_eq!(read_w(numbers).unwrap(), expected);
-    let coordinates = sparse(values(), list(&[2, 2], &[0, 1, 1, 2]), &[2, 3]);
+    let linear = sparse(values(), int_tensor(&[2], &[1, 5]), &[2, 3]);
+    assert_eq!(read_w(linear).unwrap(), expected);
+    let coordinates = sparse(values(), int_tensor(&[2, 2], &[0, 1, 1, 2]), &[2, 3]);
     assert_eq!(read_w(coordinates).unwrap(), expected);
-    let nothing = sparse(floats("w", &[0], &[]), list(&[0], &[]), &[2, 2]);
-    assert_eq!(read_w(nothing).unwrap(), (vec![2, 2], vec![0.0; 4]));
-    let nothing = sparse(floats("w", &[0], &[]), list(&[0, 2], &[]), &[2, 0]);
-    assert_eq!(read_w(nothing).unwrap(), (vec![2, 0], vec![]));
+    let all_zeros = sparse(floats("w", &[0], &[]), int_tensor(&[0], &[]), &[2, 2]);
+    assert_eq!(read_w(all_zeros).unwrap(), (vec![2, 2], vec![0.0; 4]));
+    let empty = sparse(floats("w", &[0], &[]), int_tensor(&[0, 2], &[]), &[2, 0]);
+    assert_eq!(read_w(empty).unwrap(), (vec![2, 0], vec![]));
 }
 
 #[test]
 fn a_constant_may_be_sparse() {
     let mut model = small();
-    let mut values = list(&[1], &[7]);
+    let mut values = int_tensor(&[1], &[7]);
     values.data_type = DType::I8.onnx();
     (values.int64_data, values.int32_data) = (Vec::new(), vec![-7]);
     let attribute = AttributeProto {
         name: "sparse_value".to_owned(),
         r#type: AttributeProto::SPARSE_TENSOR,
-        sparse_tensor: Some(sparse(values, list(&[1], &[2]), &[4])),
+        sparse_tensor: Some(sparse(values, int_tensor(&[1], &[2]), &[4])),
         ..AttributeProto::default()
     };
     for r#type in [AttributeProto::SPARSE_TENSOR, AttributeProto::UNDEFINED] {
@@ -58,29 +58,35 @@ fn a_constant_may_be_sparse() {
 }
 
 #[test]
-fn places_that_are_wrong_are_refused() {
-    let of = |count: i64, indices: TensorProto| {
+fn wrong_indices_are_refused() {
+    let error_for = |count: i64, indices: TensorProto| {
         let values = vec![1.0; usize::try_from(count).unwrap()];
         let error = read_w(sparse(floats("w", &[count], &values), indices, &[2, 3])).unwrap_err();
         error.to_string().strip_prefix("initializer \"w\": ").unwrap().to_owned()
     };
-    let mut narrow = list(&[1], &[]);
+    let mut narrow = int_tensor(&[1], &[]);
     (narrow.data_type, narrow.int32_data) = (DType::I32.onnx(), vec![1]);
     let cases = [
-        (of(1, list(&[1], &[6])), "index [6], expected an index within [2,3]"),
-        (of(1, list(&[1], &[-1])), "index [-1], expected an index within [2,3]"),
-        (of(1, list(&[1, 2], &[0, 3])), "index [0, 3], expected an index within [2,3]"),
-        (of(2, list(&[2], &[4, 4])), "index [4] out of order, expected ascending indices"),
+        (error_for(1, int_tensor(&[1], &[6])), "index [6], expected an index within [2,3]"),
+        (error_for(1, int_tensor(&[1], &[-1])), "index [-1], expected an index within [2,3]"),
         (
-            of(2, list(&[2, 2], &[1, 0, 0, 1])),
+            error_for(1, int_tensor(&[1, 2], &[0, 3])),
+            "index [0, 3], expected an index within [2,3]",
+        ),
+        (
+            error_for(2, int_tensor(&[2], &[4, 4])),
+            "index [4] out of order, expected ascending indices",
+        ),
+        (
+            error_for(2, int_tensor(&[2, 2], &[1, 0, 0, 1])),
             "index [0, 1] out of order, expected ascending indices",
         ),
         (
-            of(2, list(&[3], &[0, 1, 2])),
+            error_for(2, int_tensor(&[3], &[0, 1, 2])),
             "indices of shape [3] for 2 values, expected [2] or [2, 2]",
         ),
         (
-            of(1, narrow),
+            error_for(1, narrow),
             "values f32[1] and indices i32[1], expected values of rank 1 and i64 indices",
         ),
     ];

@@ -1,9 +1,9 @@
-//! Subgraphs.
+//! Tests of subgraphs: graphs in attributes of nodes, which may read (capture) values of outer graphs.
 
 use super::*;
 use crate::graph::NodeReads;
 
-/// A formal parameter of which the file says nothing but the name.
+/// An input or output without a type.
 fn untyped(name: &str) -> ValueInfoProto {
     ValueInfoProto { name: name.to_owned(), r#type: None }
 }
@@ -15,11 +15,11 @@ fn node(op: &str, input: &[&str], output: &[&str], graphs: &[(&str, &GraphProto)
     node
 }
 
-/// The body of a loop: it counts, and adds the value `shift` of the graph two levels further out.
+/// The body of a loop: it adds the value `shift` of the graph two levels further out, and doubles.
 fn body() -> GraphProto {
     GraphProto {
         node: vec![
-            // Before the node that makes what it reads.
+            // Before the producer of its input.
             NodeProto::new("Mul", &["sum", "scale"], &["next"]),
             NodeProto::new("Sum", &["carried", "shift"], &["sum"]),
         ],
@@ -37,12 +37,12 @@ fn body() -> GraphProto {
 }
 
 fn then_branch() -> GraphProto {
-    let mut trips = NodeProto::new("Constant", &[], &["trips"]);
-    trips.attribute = vec![AttributeProto::int("value_int", 3)];
+    let mut trip_count = NodeProto::new("Constant", &[], &["trips"]);
+    trip_count.attribute = vec![AttributeProto::int("value_int", 3)];
     GraphProto {
         node: vec![
             node("Loop", &["trips", "", "x"], &["last", "all"], &[("body", &body())]),
-            trips,
+            trip_count,
         ],
         name: "then".to_owned(),
         output: vec![untyped("last")],
@@ -62,7 +62,7 @@ fn branching() -> ModelProto {
     let mut choice = node("If", &["c"], &["y"], &branches);
     choice.name = "choice".to_owned();
     model(GraphProto {
-        // Before the node that makes what its graphs read.
+        // Before the producer of `shift`, which its graphs read.
         node: vec![choice, NodeProto::new("Neg", &["x"], &["shift"])],
         input: vec![
             ValueInfoProto::tensor("c", 9, vec![]),
@@ -82,8 +82,8 @@ fn model(graph: GraphProto) -> ModelProto {
     }
 }
 
-/// A model with one node that holds these graphs.
-fn holding(graphs: &[(&str, &GraphProto)]) -> ModelProto {
+/// A model with one node that has these subgraphs.
+fn with_subgraphs(graphs: &[(&str, &GraphProto)]) -> ModelProto {
     model(GraphProto {
         node: vec![node("If", &["x"], &["y"], graphs)],
         input: vec![value("x", &[2])],
@@ -92,18 +92,18 @@ fn holding(graphs: &[(&str, &GraphProto)]) -> ModelProto {
     })
 }
 
-/// Bytes of a model with a graph in `depth` others.
-fn deep(depth: usize) -> Vec<u8> {
+/// Encodes a model with subgraphs nested `depth` deep.
+fn nested(depth: usize) -> Vec<u8> {
     let mut graph = GraphProto { output: vec![untyped("x")], ..GraphProto::default() };
     for _ in 1..depth {
         let node = vec![node("If", &[], &["y"], &[("b", &graph)])];
         graph = GraphProto { node, ..GraphProto::default() };
     }
-    holding(&[("b", &graph)]).to_bytes()
+    with_subgraphs(&[("b", &graph)]).to_bytes()
 }
 
 #[test]
-fn subgraphs_capture_what_they_read() {
+fn subgraphs_capture_values_of_outer_graphs() {
     let expected = r#"graph "small"
   input c: bool[]
   input x: f32[n]
@@ -136,23 +136,23 @@ fn subgraphs_capture_what_they_read() {
 }
 
 #[test]
-fn an_attribute_may_hold_several_graphs_and_old_files_do_not_say_so() {
+fn lists_of_graphs_may_lack_an_attribute_type() {
     for is_old in [false, true] {
-        let mut model = holding(&[]);
+        let mut model = with_subgraphs(&[]);
         let graphs = [else_branch(), else_branch()].map(|mut graph| {
             graph.output[0].name = "x".to_owned();
             graph
         });
-        let mut ways = [
+        let mut attributes = [
             AttributeProto::graphs("ways", &graphs),
             AttributeProto::graph("way", &graphs[0]),
             AttributeProto::graphs("none", &[]),
         ];
         if is_old {
-            ways[0].r#type = AttributeProto::UNDEFINED;
-            ways[1].r#type = AttributeProto::UNDEFINED;
+            attributes[0].r#type = AttributeProto::UNDEFINED;
+            attributes[1].r#type = AttributeProto::UNDEFINED;
         }
-        model.graph.as_mut().unwrap().node[0].attribute = ways.to_vec();
+        model.graph.as_mut().unwrap().node[0].attribute = attributes.to_vec();
         let text = read(&model).unwrap().to_string();
         let block = "    ways: graphs\n      graph \"else\"\n        capture x\n        output x\n";
         assert!(text.contains(block), "{text}");
@@ -162,14 +162,14 @@ fn an_attribute_may_hold_several_graphs_and_old_files_do_not_say_so() {
 }
 
 #[test]
-fn a_name_that_a_subgraph_has_itself_means_its_own_value() {
+fn a_name_in_a_subgraph_shadows_the_outer_value() {
     let inner = GraphProto {
         node: vec![NodeProto::new("Abs", &["x"], &["z"]), NodeProto::new("Neg", &["w"], &["x"])],
         initializer: vec![floats("w", &[], &[2.0])],
         output: vec![untyped("z")],
         ..GraphProto::default()
     };
-    let mut model = holding(&[("b", &inner)]);
+    let mut model = with_subgraphs(&[("b", &inner)]);
     model.graph.as_mut().unwrap().initializer.push(floats("w", &[], &[1.0]));
     let graph = read(&model).unwrap();
     let inner = graph.nodes[0].subgraphs().next().unwrap().graph;
@@ -180,7 +180,7 @@ fn a_name_that_a_subgraph_has_itself_means_its_own_value() {
 }
 
 #[test]
-fn bad_subgraphs_are_refused_by_path() {
+fn errors_name_the_path_of_the_subgraph() {
     type Break = fn(&mut GraphProto);
     fn subgraph_attribute() -> AttributeProto {
         AttributeProto::graph("a", &body())
@@ -235,28 +235,28 @@ fn bad_subgraphs_are_refused_by_path() {
             node: vec![node("Loop", &[], &["z"], &[("body", &inner)])],
             ..GraphProto::default()
         };
-        let error = read(&holding(&[("b", &then)])).unwrap_err().to_string();
+        let error = read(&with_subgraphs(&[("b", &then)])).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{within}{expected}")), "{error}");
     }
 
-    let mut model = holding(&[]);
+    let mut model = with_subgraphs(&[]);
     let (good, mut bad) = (GraphProto::default(), else_branch());
     bad.output[0].name = "lost".to_owned();
-    let ways = AttributeProto::graphs("ways", &[good, bad]);
-    model.graph.as_mut().unwrap().node[0].attribute = vec![ways];
+    let attribute = AttributeProto::graphs("ways", &[good, bad]);
+    model.graph.as_mut().unwrap().node[0].attribute = vec![attribute];
     let expected =
         r#"node "If_0" attribute "ways" graph 1: output 0 is value "lost", which nothing makes"#;
     assert_eq!(read(&model).unwrap_err().to_string(), expected);
 }
 
 #[test]
-fn a_subgraph_cannot_read_what_its_node_makes_and_constants_have_none() {
-    let mut own = else_branch();
-    own.output[0].name = "y".to_owned();
-    let error = read(&holding(&[("b", &own)])).unwrap_err().to_string();
+fn a_subgraph_cannot_read_outputs_of_its_node_or_be_in_a_constant() {
+    let mut cyclic = else_branch();
+    cyclic.output[0].name = "y".to_owned();
+    let error = read(&with_subgraphs(&[("b", &cyclic)])).unwrap_err().to_string();
     assert_eq!(error, r#"nodes wait for each other: "If_0" -> "If_0""#);
 
-    let mut model = holding(&[("value", &GraphProto::default())]);
+    let mut model = with_subgraphs(&[("value", &GraphProto::default())]);
     let constant = &mut model.graph.as_mut().unwrap().node[0];
     constant.op_type = "Constant".to_owned();
     let expected = r#"node "Constant_0" attribute "value": a graph is not supported, expected numbers, strings, a tensor or graphs"#;
@@ -264,8 +264,8 @@ fn a_subgraph_cannot_read_what_its_node_makes_and_constants_have_none() {
 }
 
 #[test]
-fn subgraphs_are_nested_up_to_a_depth() {
-    let graph = import(&ModelBytes::copy_of(&deep(16)), "m", &options()).unwrap();
+fn the_nesting_of_subgraphs_is_limited() {
+    let graph = import(&ModelBytes::copy_of(&nested(16)), "m", &options()).unwrap();
     let text = graph.to_string();
     assert_eq!(text.matches("capture x\n").count(), 16, "{text}");
     assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
@@ -274,13 +274,13 @@ fn subgraphs_are_nested_up_to_a_depth() {
         r#"node "If_0" attribute "b": subgraphs are nested more than 16 deep, expected at most 16"#;
     for depth in [17, 1000] {
         let error =
-            import(&ModelBytes::copy_of(&deep(depth)), "m", &options()).unwrap_err().to_string();
+            import(&ModelBytes::copy_of(&nested(depth)), "m", &options()).unwrap_err().to_string();
         assert_eq!(error, expected);
     }
 }
 
 #[test]
-fn elements_of_a_subgraph_may_lie_in_another_file() {
+fn constants_of_a_subgraph_may_be_in_an_external_file() {
     let outside = Outside::new("subgraph");
     let entry = |key: &str, value: &str| StringStringEntryProto {
         key: key.to_owned(),
@@ -294,7 +294,7 @@ fn elements_of_a_subgraph_may_lie_in_another_file() {
         scale.external_data = vec![entry("location", elements)];
         inner.node[1].input[1] = "x".to_owned();
         let path = outside.folder.join("model/m.onnx");
-        std::fs::write(&path, holding(&[("b", &inner)]).to_bytes()).unwrap();
+        std::fs::write(&path, with_subgraphs(&[("b", &inner)]).to_bytes()).unwrap();
         file(&path, &options())
     };
     let graph = read("w.bin").unwrap();
@@ -309,5 +309,5 @@ fn elements_of_a_subgraph_may_lie_in_another_file() {
 #[test]
 fn broken_files_with_subgraphs_never_panic() {
     break_all(&branching().to_bytes());
-    break_all(&deep(4));
+    break_all(&nested(4));
 }
