@@ -406,15 +406,15 @@ mod tests {
         for seed in 0..50 {
             let mut random = random(seed);
             let blocks = blocks(200, || (1 + random(1000), random(60), random(9)));
-            let layout = Layouts::new(&blocks, least(&blocks), ALIGN_BYTES).swept().unwrap();
+            let layout = Layouts::new(&blocks, lower_bound(&blocks), ALIGN_BYTES).swept().unwrap();
             for (i, (a, &start)) in blocks.iter().zip(&layout.offsets).enumerate() {
                 assert!(start.is_multiple_of(ALIGN_BYTES) && start + a.bytes <= layout.bytes);
                 for (b, &other) in blocks.iter().zip(&layout.offsets).skip(i + 1) {
                     let is_apart = start + a.bytes <= other || other + b.bytes <= start;
-                    assert!(!a.life.meets(b.life) || is_apart);
+                    assert!(!a.life.overlaps(b.life) || is_apart);
                 }
             }
-            worst = worst.max(layout.bytes as f64 / least(&blocks) as f64);
+            worst = worst.max(layout.bytes as f64 / lower_bound(&blocks) as f64);
         }
         assert!(worst < 1.3, "{worst}");
     }
