@@ -85,6 +85,19 @@ fn item(ty: &'static str) -> Option<(usize, Option<&'static Layout>)> {
     }
 }
 
+/// Returns the size of the shortest message that a structure of this layout is read from. It bounds how many items an answer can
+/// announce: a few bytes must not make the host reserve gigabytes.
+fn min_bytes(layout: &Layout) -> usize {
+    let field = |field: &Field| match kind(field.ty) {
+        Kind::Address => 0,
+        Kind::Nested(layout) => min_bytes(layout),
+        // A length, or a flag.
+        Kind::Text | Kind::Slice(_) | Kind::Axis => 8,
+        Kind::Numbers => field.size,
+    };
+    layout.fields.iter().map(field).sum()
+}
+
 /// A slice as it is stored in a structure.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -164,15 +177,17 @@ impl Reader<'_> {
     pub(super) fn items<T: Crosses>(&mut self) -> Result<Vec<T>, InvalidMessage> {
         let layout = layout(T::NAME).filter(|layout| layout.size == size_of::<T>());
         let layout = layout.ok_or(InvalidMessage)?;
-        let count = self.count()?;
-        let read_item = |_| {
+        let count = self.count_of(min_bytes(layout))?;
+        let mut items = Vec::new();
+        items.try_reserve_exact(count).map_err(|_| InvalidMessage)?;
+        for _ in 0..count {
             let mut item = MaybeUninit::<T>::zeroed();
             // SAFETY: the structure has memory for a `T`, whose layout this is.
             unsafe { self.fill(item.as_mut_ptr().cast(), layout) }?;
             // SAFETY: a `T` may have any numbers, and its pointers are null or made by `fill`.
-            Ok(unsafe { item.assume_init() })
-        };
-        (0..count).map(read_item).collect()
+            items.push(unsafe { item.assume_init() });
+        }
+        Ok(items)
     }
 
     /// # Safety
@@ -210,13 +225,17 @@ impl Reader<'_> {
     }
 
     fn slice(&mut self, ty: &'static str) -> Result<Raw, InvalidMessage> {
-        let (len, (bytes, layout)) = (self.count()?, item(ty).ok_or(InvalidMessage)?);
+        let (bytes, layout) = item(ty).ok_or(InvalidMessage)?;
+        let len = self.count_of(layout.map_or(bytes, min_bytes))?;
         if len == 0 {
             return Ok(Raw { ptr: ptr::null(), len });
         }
         let words = len.checked_mul(bytes).ok_or(InvalidMessage)?.div_ceil(8);
         // Words, because nothing in tables needs a larger alignment.
-        let first = Box::leak(vec![0u64; words].into_boxed_slice()).as_mut_ptr().cast::<u8>();
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(words).map_err(|_| InvalidMessage)?;
+        memory.resize(words, 0u64);
+        let first = memory.leak().as_mut_ptr().cast::<u8>();
         for at in (0..len).map(|index| first.wrapping_add(index * bytes)) {
             if let Some(layout) = layout {
                 // SAFETY: the structure has memory for an item of that layout, which is zero.
@@ -234,7 +253,7 @@ impl Reader<'_> {
         if !self.flag()? {
             return Ok(None);
         }
-        let (axis, count) = (self.number()?, self.count()?);
+        let (axis, count) = (self.number()?, self.count_of(8)?);
         let mut four_bytes = |_| self.raw(4)?.try_into().map_err(|_| InvalidMessage);
         let scales: Result<Vec<f32>, _> =
             (0..count).map(|at| four_bytes(at).map(f32::from_le_bytes)).collect();
@@ -313,5 +332,25 @@ mod tests {
                 assert!(!is_address, "{}.{}: {}", layout.name, field.name, field.ty);
             }
         }
+    }
+
+    #[test]
+    fn counts_are_bounded_by_the_length_of_the_message() {
+        let schema = layout("OpSchema").unwrap();
+        for (announced, len) in [(2, 1), (1 << 20, 1 << 20), (usize::MAX, 1 << 10)] {
+            let mut writer = Writer::default();
+            writer.number(announced);
+            let mut bytes = writer.done();
+            bytes.resize(8 + min_bytes(schema) * len / 2, 0);
+            assert!(Reader::new(&bytes).items::<OpSchema>().is_err(), "{announced}");
+        }
+        // The shortest schema has as many bytes as are counted on.
+        let mut writer = Writer::default();
+        writer.number(1);
+        let mut bytes = writer.done();
+        bytes.resize(8 + min_bytes(schema), 0);
+        assert_eq!(Reader::new(&bytes).items::<OpSchema>().map(|items| items.len()), Ok(1));
+        bytes.pop();
+        assert!(Reader::new(&bytes).items::<OpSchema>().is_err());
     }
 }

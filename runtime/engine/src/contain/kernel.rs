@@ -157,6 +157,9 @@ impl Kernel {
             ));
         }
         constants.generation = lane.generation();
+        // They were in the memory of the process that has ended.
+        constants.inputs.iter_mut().flatten().for_each(|constant| *constant = Constant::default());
+        constants.packed.fill(Constant::default());
         Ok(())
     }
 
@@ -164,11 +167,11 @@ impl Kernel {
     pub(super) fn free(&self) -> Result<(), Fault> {
         let mut lane = self.worker.lane();
         let constants = self.constants();
-        let all = constants.inputs.iter().flatten().chain(&constants.packed);
-        all.filter_map(|constant| constant.part).for_each(|part| lane.constant_pages.give(part));
         if constants.generation != lane.generation() {
             return Ok(());
         }
+        let all = constants.inputs.iter().flatten().chain(&constants.packed);
+        all.filter_map(|constant| constant.part).for_each(|part| lane.constant_pages.give(part));
         let answer = lane.ask(self.worker, Request::Free, &self.id.to_le_bytes())?;
         answered(&answer, |_| Ok(()))?.map_err(|(_, text)| Fault(text.to_owned()))
     }

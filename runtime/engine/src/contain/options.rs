@@ -17,7 +17,7 @@ pub struct Containment {
     /// The time limit of a call of a package's code. The worker process is killed when it is exceeded.
     pub timeout: Duration,
     /// The path of the worker program. By default, `udo-worker` is searched in the folder of this program, in that of the library
-    /// that contains the runtime, in their parent folders, and in `bin` below these.
+    /// that contains the runtime, and in the folder `bin` next to either folder. It must not be writable by other users.
     pub worker: Option<PathBuf>,
 }
 
@@ -56,21 +56,34 @@ impl Containment {
         }
         let places = places();
         let found = places.iter().find(|program| program.is_file());
-        found.cloned().ok_or_else(|| {
+        let program = found.cloned().ok_or_else(|| {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
             no_worker(format!("not found at {}", places.join(", ")))
-        })
+        })?;
+        match fs::metadata(&program).map(|metadata| udo_files::writable_by(&metadata)) {
+            Ok(None) => Ok(program),
+            Ok(Some(writers)) => {
+                Err(no_worker(format!("{writers} may write {}", program.display())))
+            }
+            Err(error) => Err(no_worker(format!("{}: {error}", program.display()))),
+        }
     }
 }
 
-/// Returns the paths where the worker program may be: next to this program or the library with this code, in the parent folder,
-/// or in the folder `bin` of an installation.
+/// The folders of cargo whose programs use the files of their parent folder: tests and examples.
+const OF_CARGO: [&str; 2] = ["deps", "examples"];
+
+/// Returns the paths where the worker program may be: next to this program or the library with this code, or in the folder `bin` of
+/// an installation. Other folders, such as the parent of a folder in `/tmp`, may belong to anybody.
 fn places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     for origin in env::current_exe().into_iter().chain(library()) {
         let mut folders = origin.ancestors().skip(1);
         let (folder, parent) = (folders.next(), folders.next());
         let installed = parent.map(|parent| parent.join("bin"));
+        let is_of_cargo =
+            folder.is_some_and(|folder| OF_CARGO.iter().any(|name| folder.ends_with(name)));
+        let parent = parent.filter(|_| is_of_cargo);
         let folders = [folder, parent, installed.as_deref()].into_iter().flatten();
         let found = folders.map(|folder| folder.join(PROGRAM));
         let new: Vec<_> = found.filter(|place| !places.contains(place)).collect();

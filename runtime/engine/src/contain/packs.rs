@@ -37,6 +37,9 @@ pub(super) fn body(worker: &'static Worker, generation: u64, number: usize) -> *
     ptr::from_ref(*body).cast()
 }
 
+/// The answer to a request to pack is the packed bytes, or a message of at most this size.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+
 // SAFETY: called by way of the requests of `Kernel::finalize` alone, with arguments as the ABI says.
 pub(super) unsafe extern "C" fn pack(args: *const PackArgs) -> u32 {
     // SAFETY: the host passes arguments that are valid for the call.
@@ -82,7 +85,8 @@ unsafe fn packed(args: &PackArgs) -> Result<(), (u32, String)> {
         let why = "its worker was restarted before it packed the weights of its kernels; load the model again";
         return Err(failed(Fault(why.to_owned())));
     }
-    let answer = lane.ask(worker, Request::Pack, &writer.done()).map_err(failed)?;
+    let max_bytes = args.target_bytes.saturating_add(MAX_TEXT_BYTES);
+    let answer = lane.ask_for(worker, Request::Pack, &writer.done(), max_bytes).map_err(failed)?;
     drop(lane);
     let read = answered(&answer, |reader| {
         let packed = reader.bytes()?;

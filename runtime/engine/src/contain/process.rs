@@ -4,12 +4,17 @@
 //! host ends.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
+};
 
 /// A started process.
 #[derive(Debug)]
@@ -21,14 +26,34 @@ struct Watched {
     changed: Condvar,
 }
 
+/// The time that the system may take to end a killed process. One that waits for a device may take longer.
+const KILL_TIME: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 enum State {
     Starting,
-    Running(Pid),
+    Running(Handle),
     /// It could not be started.
     Refused(io::Error),
     /// It was reaped; the text says how it ended.
     Ended(String),
+}
+
+/// A running process.
+#[derive(Debug)]
+struct Handle {
+    pid: Pid,
+    /// A process can leave its process group, but not its descriptor.
+    descriptor: OwnedFd,
+}
+
+impl Handle {
+    /// Kills the process, and those that it started unless they have left its process group.
+    fn kill(&self) {
+        // It may have ended.
+        let _gone = pidfd_send_signal(&self.descriptor, Signal::KILL);
+        let _gone = kill_process_group(self.pid, Signal::KILL);
+    }
 }
 
 impl Watched {
@@ -62,7 +87,14 @@ impl Watched {
         let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
             return self.set(State::Refused(io::ErrorKind::InvalidData.into()));
         };
-        self.set(State::Running(pid));
+        // The id is that of the child, as it is reaped below only.
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => self.set(State::Running(Handle { pid, descriptor })),
+            Err(error) => {
+                let _ = reap(child, pid);
+                return self.set(State::Refused(error.into()));
+            }
+        }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while waitid(WaitId::Pid(pid), options).is_err_and(|errno| errno == rustix::io::Errno::INTR)
         {
@@ -79,6 +111,7 @@ impl Watched {
 fn reap(mut child: Child, pid: Pid) -> String {
     // Kill the processes that it may have started.
     let _gone = kill_process_group(pid, Signal::KILL);
+    let _gone = child.kill();
     child
         .wait()
         .map_or_else(|error| format!("its worker ended in an unknown way: {error}"), describe)
@@ -132,27 +165,36 @@ impl Process {
         }
     }
 
-    /// Kills the process and waits until it was reaped.
+    /// Kills the process and waits until it was reaped, for a bounded time.
     pub(super) fn kill(&self) {
-        if let State::Running(pid) = &*self.0.state() {
-            let _gone = kill_process_group(*pid, Signal::KILL);
+        if let State::Running(process) = &*self.0.state() {
+            process.kill();
         }
-        drop(self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))));
+        drop(self.end_state());
     }
 
-    /// Waits until the process has ended and describes how.
+    /// Waits until the process has ended, for a bounded time, and describes how.
     pub(super) fn ended(&self) -> String {
-        match &*self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))) {
+        match &*self.end_state() {
             State::Ended(description) => description.clone(),
             State::Refused(error) => format!("its worker cannot be started: {error}"),
-            State::Starting | State::Running(_) => String::new(),
+            State::Starting | State::Running(_) => {
+                format!("its worker was killed and has not ended within {KILL_TIME:?}")
+            }
         }
+    }
+
+    fn end_state(&self) -> MutexGuard<'_, State> {
+        let is_pending = |state: &mut State| matches!(state, State::Starting | State::Running(_));
+        let waited = self.0.changed.wait_timeout_while(self.0.state(), KILL_TIME, is_pending);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Instant;
 
     use super::*;
 
@@ -201,6 +243,24 @@ mod tests {
     fn at_end_runs_before_the_end_is_visible_and_only_if_the_process_started() {
         assert_eq!(seen_at_end("true"), Some(false));
         assert_eq!(seen_at_end("/nowhere/udo-worker"), None);
+    }
+
+    #[test]
+    fn a_process_that_left_its_group_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("output");
+        let mut command = Command::new("perl");
+        command.args(["-e", "$| = 1; setpgrp(0, getpgrp(getppid)); print getpgrp; sleep 1000"]);
+        command.stdout(std::fs::File::create(&output).unwrap());
+        let process = Process::start(command, || ()).unwrap();
+        let own_group = rustix::process::getpgrp().as_raw_nonzero().to_string();
+        let started = Instant::now();
+        while std::fs::read_to_string(&output).unwrap() != own_group {
+            assert!(started.elapsed() < Duration::from_mins(1), "it did not leave its group");
+            thread::yield_now();
+        }
+        process.kill();
+        assert_eq!(process.ended(), "its worker was terminated by kill (signal 9)");
     }
 
     #[test]

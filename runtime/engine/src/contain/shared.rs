@@ -13,7 +13,7 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 
 /// The size of a page.
@@ -61,6 +61,14 @@ pub(super) struct Segment {
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: these bytes were mapped by `map`, and every borrow of them has ended.
+        let unmapped = unsafe { munmap(self.at.as_ptr().cast(), BYTES) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
 
 /// Who may write a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,6 +116,12 @@ impl<'a> Reader<'a> {
         if count <= self.left() { Ok(count) } else { Err(InvalidMessage) }
     }
 
+    /// Reads a number of items, each of which takes at least `bytes`.
+    pub(super) fn count_of(&mut self, bytes: usize) -> Result<usize, InvalidMessage> {
+        let count = self.number()?;
+        if count <= self.left() / bytes.max(1) { Ok(count) } else { Err(InvalidMessage) }
+    }
+
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], InvalidMessage> {
         let len = self.number()?;
         self.raw(len)
@@ -132,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn numbers(&mut self) -> Result<Vec<usize>, InvalidMessage> {
-        (0..self.count()?).map(|_| self.number()).collect()
+        (0..self.count_of(8)?).map(|_| self.number()).collect()
     }
 
     /// Checks that everything was read.

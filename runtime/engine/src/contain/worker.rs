@@ -1,5 +1,6 @@
 //! The host's side of a package's worker: sends one request at a time, and restarts the process when it has ended.
 
+use std::env;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,12 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The delay before the second restart in a row, and the maximal delay.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// The environment variable that limits the instruction set, and the only one that a worker inherits.
+const ISA: &str = "UDO_ISA";
+
+/// The largest answer to a request whose answer has no size of its own. Tables of packages have some kilobytes.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Shared memory is released after answers of at least this size.
 const LARGE_BYTES: usize = 1 << 20;
@@ -55,6 +62,8 @@ pub(super) struct Lane {
     pub(super) from_worker: Arc<Segment>,
     /// The allocator of constants in the host's file.
     pub(super) constant_pages: PageAllocator,
+    /// Whether the shared memory is that of a process that has ended.
+    has_old_memory: bool,
     process: Option<Process>,
     /// The number of processes started so far.
     generation: u64,
@@ -96,6 +105,7 @@ impl Worker {
             from_host: Segment::new(Writes::Maker)?,
             from_worker: Arc::new(Segment::new(Writes::All)?),
             constant_pages: PageAllocator::new(FAR),
+            has_old_memory: false,
             process: None,
             generation: 0,
             request: 0,
@@ -138,6 +148,11 @@ impl Worker {
         command
             .stdin(Stdio::from(lane.from_host.fd()?))
             .stdout(Stdio::from(lane.from_worker.fd()?));
+        // Secrets of the program are none of the package's business.
+        command.env_clear();
+        if let Some(isa) = env::var_os(ISA) {
+            command.env(ISA, isa);
+        }
         command.arg(std::process::id().to_string()).arg(&self.of.path);
         Ok(command)
     }
@@ -175,10 +190,9 @@ impl Lane {
             return Ok(());
         }
         self.back_off();
-        for word in [words::ANSWER, words::WORKER_SLEEPS] {
-            self.from_worker.word(word).store(0, Ordering::SeqCst);
-        }
-        self.from_host.word(words::REQUEST).store(0, Ordering::SeqCst);
+        self.renew_memory().map_err(|error| {
+            Fault(format!("there is no memory to share with its worker: {error}"))
+        })?;
         self.request = 0;
         let from_worker = Arc::clone(&self.from_worker);
         let at_end = move || {
@@ -191,6 +205,7 @@ impl Lane {
             Fault(format!("{} cannot be started: {error}", worker.of.program.display()))
         })?;
         self.process = Some(process);
+        self.has_old_memory = true;
         self.generation += 1;
         let libraries = self.libraries.clone();
         let opened = libraries.iter().try_for_each(|library| self.open_again(worker, library));
@@ -223,13 +238,29 @@ impl Lane {
         }
     }
 
-    /// Kills the process, if there is one. Returns how it ended.
+    /// Kills the process, if there is one, and releases its memory. Returns how it ended.
     fn end(&mut self) -> String {
         let process = self.process.take();
-        process.map_or_else(String::new, |process| {
+        let description = process.map_or_else(String::new, |process| {
             process.kill();
             process.ended()
-        })
+        });
+        // The next start tries again and reports the error.
+        let _ = self.renew_memory();
+        description
+    }
+
+    /// Replaces the shared memory if a process has had it: whatever that process left behind can neither write what the next one
+    /// answers nor fill the memory of the machine.
+    fn renew_memory(&mut self) -> io::Result<()> {
+        if self.has_old_memory {
+            let from_host = Segment::new(Writes::Maker)?;
+            self.from_worker = Arc::new(Segment::new(Writes::All)?);
+            self.from_host = from_host;
+            self.constant_pages = PageAllocator::new(FAR);
+            self.has_old_memory = false;
+        }
+        Ok(())
     }
 
     /// Records that the process has ended, or kills it.
@@ -247,6 +278,17 @@ impl Lane {
         what: Request,
         with: &[u8],
     ) -> Result<Vec<u8>, Fault> {
+        self.ask_for(worker, what, with, MAX_ANSWER_BYTES)
+    }
+
+    /// Sends a message and returns the answer, which may have up to `max_answer_bytes`.
+    pub(super) fn ask_for(
+        &mut self,
+        worker: &Worker,
+        what: Request,
+        with: &[u8],
+        max_answer_bytes: usize,
+    ) -> Result<Vec<u8>, Fault> {
         if !self.from_host.store(BULK, with) || with.len() > FAR - BULK {
             return Err(Fault(format!("the message has {} bytes, which is too many", with.len())));
         }
@@ -255,9 +297,14 @@ impl Lane {
         let mut len = [0; 8];
         self.from_worker.load(words::LEN, &mut len);
         let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
-        let answer = if len <= FAR - BULK { self.from_worker.copy(BULK, len) } else { None };
+        let max_bytes = max_answer_bytes.min(FAR - BULK);
+        if len > max_bytes {
+            return Err(self
+                .fault(Some(format!("its answer has {len} bytes, expected at most {max_bytes}"))));
+        }
+        let answer = self.from_worker.copy(BULK, len);
         if len >= LARGE_BYTES {
-            self.from_worker.release(BULK, len.min(FAR - BULK));
+            self.from_worker.release(BULK, len);
         }
         // A process that sends invalid data is not used again.
         answer.ok_or_else(|| self.fault(Some(InvalidMessage.to_string())))
