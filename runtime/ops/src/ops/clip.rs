@@ -29,8 +29,8 @@ mod tests {
     #[test]
     fn either_bound_is_optional() {
         let x = tensor(&[4], &[-2f32, f32::NAN, 0.5, 9.0]);
-        let both = bench("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
-        let y = both.input(tensor(&[1], &[6f32])).one().values::<f32>();
+        let run = bench("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
+        let y = run.input(tensor(&[1], &[6f32])).one().values::<f32>();
         assert_eq!(y[..1], [-1.0]);
         assert_eq!(y[2..], [0.5, 6.0]);
         assert!(y[1].is_nan());

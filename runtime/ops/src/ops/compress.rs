@@ -96,9 +96,9 @@ impl Movement for Compress {
         for block in x.chunks_exact((len * inner).max(1)) {
             let slices = block.chunks_exact(inner.max(1)).zip(bools);
             for (slice, _) in slices.filter(|(_, flag)| flag.get()) {
-                let (y, rest) = unwritten.split_at_mut(inner);
+                let (y, remaining) = unwritten.split_at_mut(inner);
                 y.copy_from_slice(slice);
-                unwritten = rest;
+                unwritten = remaining;
             }
         }
         let mut extents = [0; MAX_RANK];

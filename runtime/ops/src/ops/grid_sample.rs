@@ -173,14 +173,14 @@ impl Rule {
 
 /// The cubic convolution kernel of Keys (1981) with parameter `a`, for distances up to 1.
 fn cubic_inner(x: f64) -> f64 {
-    // The value of ONNX's specification.
+    // The value of ONNX's reference and of PyTorch.
     const A: f64 = -0.75;
     ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
 }
 
 /// The same kernel for distances from 1 to 2.
 fn cubic_outer(x: f64) -> f64 {
-    // The value of ONNX's specification.
+    // The value of ONNX's reference and of PyTorch.
     const A: f64 = -0.75;
     ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A
 }

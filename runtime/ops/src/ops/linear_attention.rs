@@ -75,8 +75,8 @@ impl Op for LinearAttention {
             let (depth, width) = (dim(queries, 2).with(depth), dim(values, 2).with(width));
             let state = Shape::of_dims(&[batch, Dim::Fixed(kv_heads), depth, width])?;
             // The state may have a wider type than the other inputs.
-            let like = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
-            cx.set_output(PRESENT, like.with_shape(state))?;
+            let state_source = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
+            cx.set_output(PRESENT, state_source.with_shape(state))?;
         }
         Ok(())
     }
