@@ -1,4 +1,4 @@
-//! `min(max(x, lower), upper)` of each element. NaN stays NaN.
+//! `min(max(x, low), high)`, with the limits `min` and `max`, of each element. NaN stays NaN.
 //!
 //! `limited` builds the operator from `apply`. An absent limit is the lowest or highest value of the type.
 
@@ -13,6 +13,7 @@ struct Clip;
 impl Limited for Clip {
     const NAME: &'static str = "Clip";
     const LIMITS: [&'static str; 2] = ["min", "max"];
+    // OpenCL leaves `fmin` and `fmax` of NaN undefined, so the limits are compared explicitly.
     const OPENCL: &'static str = "(x < low ? low : x) > high ? high : (x < low ? low : x)";
 
     #[inline]

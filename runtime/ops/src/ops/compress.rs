@@ -1,7 +1,7 @@
 //! Selects the slices along an axis, or the elements, for which a condition is true.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Bool, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,

@@ -1,4 +1,6 @@
 //! Samples an image or volume at the coordinates of a grid, from -1 to 1 along each axis.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,

@@ -1,6 +1,7 @@
 //! Resamples axes: nearest neighbour, linear or cubic.
 //!
-//! `Plan` reads the parameters and the kernels run it; both are in `family::resize`.
+//! `Plan` reads the parameters and the kernels run it; both are in `family::resize`. Bounded extents are known only in
+//! the run, up to a bound.
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpSchema, Port, types};
 

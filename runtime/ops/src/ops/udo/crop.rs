@@ -1,4 +1,6 @@
 //! Crops a tensor, at an offset, to the extents of a reference tensor along the axes from `axis` on.
+//!
+//! `walked` is the GPU kernel. A walk is the list of input positions that the output reads along an axis.
 
 use udo_api::{
     Core, DType, Dim, Error, Facts, FinalizeCx, InferCx, KernelDef, Node, OpSchema, Param, Port,
