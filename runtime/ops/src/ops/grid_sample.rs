@@ -160,13 +160,18 @@ impl Rule {
     /// Returns the first contributing element along one axis, the weights, and their count.
     fn weights(self, position: f64) -> (f64, [f64; 4], usize) {
         let first = position.floor();
-        let t = position - first;
+        let fraction = position - first;
         match self.mode {
             Mode::Nearest => (position.round_ties_even(), [1.0, 0.0, 0.0, 0.0], 1),
-            Mode::Linear => (first, [1.0 - t, t, 0.0, 0.0], 2),
+            Mode::Linear => (first, [1.0 - fraction, fraction, 0.0, 0.0], 2),
             Mode::Cubic => (
                 first - 1.0,
-                [cubic_outer(1.0 + t), cubic_inner(t), cubic_inner(1.0 - t), cubic_outer(2.0 - t)],
+                [
+                    cubic_outer(1.0 + fraction),
+                    cubic_inner(fraction),
+                    cubic_inner(1.0 - fraction),
+                    cubic_outer(2.0 - fraction),
+                ],
                 4,
             ),
         }

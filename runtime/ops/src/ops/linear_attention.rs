@@ -341,8 +341,8 @@ impl RecurrentStates {
                 for (&key, state) in key.iter().zip(state.chunks_exact(columns)) {
                     map2_in_place(PlusWeighed(-key), value, state);
                 }
-                let beta = if betas == 1 { row / kv_heads } else { row };
-                map1_in_place(Times(arguments.beta[beta]), value);
+                let beta_index = if betas == 1 { row / kv_heads } else { row };
+                map1_in_place(Times(arguments.beta[beta_index]), value);
             }
             for (&key, state) in key.iter().zip(state.chunks_exact_mut(columns)) {
                 map2_in_place(PlusWeighed(key), state, &*value);
