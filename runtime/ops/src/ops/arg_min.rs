@@ -1,7 +1,7 @@
 //! The index of the smallest element along an axis.
 //!
-//! `extreme` builds the operator from `wins`, which decides whether an element replaces the best one so far. `TEST` is
-//! the reference of tests.
+//! `extreme` builds the operator from `wins`, which decides whether an element replaces the best one so far. Ties go
+//! to the first, or with `select_last_index` to the last. `TEST` is the reference of tests.
 
 use crate::Def;
 use crate::family::select::Ranked;

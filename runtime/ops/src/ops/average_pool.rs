@@ -59,10 +59,12 @@ impl<T: Real> FoldWindow<T> for AveragePool {
         sum.add(x)
     }
 
-    fn finish(&self, window: &Window, sum: T, taps: [Taps; 3], at: [usize; 3]) -> T {
+    fn finish(&self, window: &Window, sum: T, taps: [Taps; 3], y_index: [usize; 3]) -> T {
         let count: usize = match self.0 {
             Divisor::Inside => taps.iter().map(|taps| taps.len).product(),
-            Divisor::Padded(_) => (0..3).map(|axis| window.padded_taps(axis, at[axis])).product(),
+            Divisor::Padded(_) => {
+                (0..3).map(|axis| window.padded_taps(axis, y_index[axis])).product()
+            }
         };
         sum.div(T::from_f64(count.max(1) as f64))
     }

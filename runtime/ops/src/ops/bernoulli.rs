@@ -1,4 +1,6 @@
 //! Draws 1 with the probability given by each element, and 0 otherwise.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bf16, Bits, Core, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,

@@ -1,4 +1,6 @@
 //! Reinterprets the bits of each element as another type of the same size.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, any_input, any_output, types,

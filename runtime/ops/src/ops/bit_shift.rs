@@ -1,7 +1,7 @@
 //! Shifts each unsigned integer left or right, with broadcasting. Bits shifted out of the type are lost.
 //!
-//! `logic` builds the operator from `Bitwise::apply`, a function of 64 bits: elements are widened to them, and excess
-//! bits of the result are cut off.
+//! `logic` builds the operator from `Bitwise::apply`: elements are widened to 64 bits, and excess bits of the result
+//! are cut off. `of_type` selects the kernel's function for the element type.
 
 use udo_api::{DType, Error, FinalizeCx, Param, TypeSet, types};
 

@@ -1,4 +1,6 @@
 //! Inverts all bits of each integer.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,

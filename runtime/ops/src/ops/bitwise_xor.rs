@@ -1,7 +1,7 @@
 //! `a ^ b` for each pair of integers, with broadcasting.
 //!
-//! `logic` builds the operator from `Bitwise::apply`, a function of 64 bits: elements are widened to them, and excess
-//! bits of the result are cut off.
+//! `logic` builds the operator from `Bitwise::apply`: elements are widened to 64 bits, and excess bits of the result
+//! are cut off. `of_type` selects the kernel's function for the element type.
 
 use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 

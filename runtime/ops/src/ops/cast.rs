@@ -1,5 +1,7 @@
 //! Converts each element to another type. Floats truncate towards zero and saturate when they become integers, NaN
 //! becomes 0, and integers wrap.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,6 @@
 //! Converts each element to the type of another tensor, with the kernels of `Cast`.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, Value, any_input,

@@ -1,4 +1,4 @@
-//! `min(max(x, lower), upper)` of each element. NaN stays NaN.
+//! `min(max(x, low), high)`, with the limits `min` and `max`, of each element. NaN stays NaN.
 //!
 //! `limited` builds the operator from `apply`. An absent limit is the lowest or highest value of the type.
 
@@ -13,6 +13,7 @@ struct Clip;
 impl Limited for Clip {
     const NAME: &'static str = "Clip";
     const LIMITS: [&'static str; 2] = ["min", "max"];
+    // OpenCL leaves `fmin` and `fmax` of NaN undefined, so the limits are compared explicitly.
     const OPENCL: &'static str = "(x < low ? low : x) > high ? high : (x < low ? low : x)";
 
     #[inline]
@@ -29,8 +30,8 @@ mod tests {
     #[test]
     fn either_bound_is_optional() {
         let x = tensor(&[4], &[-2f32, f32::NAN, 0.5, 9.0]);
-        let both = bench("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
-        let y = both.input(tensor(&[1], &[6f32])).one().values::<f32>();
+        let run = bench("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
+        let y = run.input(tensor(&[1], &[6f32])).one().values::<f32>();
         assert_eq!(y[..1], [-1.0]);
         assert_eq!(y[2..], [0.5, 6.0]);
         assert!(y[1].is_nan());

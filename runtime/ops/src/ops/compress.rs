@@ -1,7 +1,7 @@
 //! Selects the slices along an axis, or the elements, for which a condition is true.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Bool, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -96,9 +96,9 @@ impl Movement for Compress {
         for block in x.chunks_exact((len * inner).max(1)) {
             let slices = block.chunks_exact(inner.max(1)).zip(bools);
             for (slice, _) in slices.filter(|(_, flag)| flag.get()) {
-                let (y, rest) = unwritten.split_at_mut(inner);
+                let (y, remaining) = unwritten.split_at_mut(inner);
                 y.copy_from_slice(slice);
-                unwritten = rest;
+                unwritten = remaining;
             }
         }
         let mut extents = [0; MAX_RANK];

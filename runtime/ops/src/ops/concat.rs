@@ -1,7 +1,8 @@
 //! Concatenates tensors along an axis.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `stripped` is the GPU kernel. A strip is a run of elements that are adjacent in both
+//! tensors.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef,

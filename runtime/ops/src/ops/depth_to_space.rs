@@ -1,8 +1,8 @@
 //! Rearranges channels into blocks of pixels. Channels are ordered as block row, block column, channel (`DCR`), or as
 //! channel, block row, block column (`CRD`).
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `strided` is the GPU kernel, which reads the input with a stride per output axis.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,

@@ -1,5 +1,7 @@
 //! `y = (x - zero_point) * scale`, with one scale for the tensor, for each position of an axis, or for each block along
 //! it.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,

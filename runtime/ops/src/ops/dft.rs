@@ -1,5 +1,7 @@
 //! The discrete Fourier transform along an axis: `X[k]` is the sum of `x[n] exp(-2 pi i k n / N)`. The inverse has the
 //! opposite sign and divides by `N`. With `onesided`, only the bins up to `N / 2` of a real signal are stored.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,

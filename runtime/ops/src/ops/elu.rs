@@ -1,8 +1,8 @@
-//! `x` if positive, else `alpha (exp(x) - 1)`.
+//! `x` if positive, else `alpha (exp(x) - 1)` (Clevert et al., 2015, <https://arxiv.org/abs/1511.07289>).
 //!
-//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
-//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
-//! parameter as `p`.
+//! `unary` builds the operator from this function of an element and up to two parameters. `F64` computes `f64`
+//! elements, and tests compare the others with it: `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL`
+//! is the expression of the GPU kernel, with the parameter as `p`.
 
 use udo_api::Param;
 use udo_simd::Simd;

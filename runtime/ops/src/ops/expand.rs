@@ -1,7 +1,8 @@
 //! Broadcasts the input to a larger shape.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `walked` is the GPU kernel. A walk is the list of input positions that the output reads
+//! along an axis. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Port,

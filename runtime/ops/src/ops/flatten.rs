@@ -1,7 +1,7 @@
 //! Reshapes to a matrix: the axes before `axis` become rows, the others columns.
 //!
 //! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
-//! the output shape it gives.
+//! the output shape it gives. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{DType, Dim, Error, Node, Param, Shape, TensorDesc, Value, resolve_axis};
 

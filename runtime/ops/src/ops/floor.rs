@@ -1,8 +1,9 @@
 //! Rounds each element down to the next whole number.
 //!
-//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
-//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel. `WITHIN` is the relative error that
-//! tests allow `lanes`.
+//! `unary` builds the operator from this function of an element. `F64` computes `f64` elements, and tests compare the
+//! others with it: `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU
+//! kernel. The arrays are for parameters, which this operator does not have. `WITHIN` is the relative error that tests
+//! allow `lanes`.
 
 use udo_simd::Simd;
 

@@ -1,7 +1,7 @@
 //! Gathers slices along an axis by index.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel,

@@ -1,8 +1,8 @@
 //! Gathers single elements. An output element comes from its own position in the data, except along `axis`, where its
 //! index says the position.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel, InferCx,

@@ -1,8 +1,8 @@
 //! Gathers slices of the data. Each row of `indices` is a tuple, the indices of a slice along the first axes after the
 //! `batch_dims` that data and indices share.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,

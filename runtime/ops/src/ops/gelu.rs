@@ -1,9 +1,9 @@
-//! `x * Phi(x)`, with `Phi` the normal distribution function, exactly or in its tanh approximation
-//! (Hendrycks and Gimpel, 2016, <https://arxiv.org/abs/1606.08415>).
+//! `x * Phi(x)`, with `Phi` the standard normal distribution function, exactly or in its tanh approximation (Hendrycks
+//! and Gimpel, 2016, <https://arxiv.org/abs/1606.08415>).
 //!
-//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
-//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
-//! parameter as `p`.
+//! `unary` builds the operator from this function of an element and up to two parameters. `F64` computes `f64`
+//! elements, and tests compare the others with it: `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL`
+//! is the expression of the GPU kernel, with the parameter as `p`.
 
 use udo_api::{Error, FinalizeCx, Param, Value};
 use udo_simd::Simd;

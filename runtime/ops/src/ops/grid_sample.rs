@@ -1,4 +1,6 @@
 //! Samples an image or volume at the coordinates of a grid, from -1 to 1 along each axis.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
@@ -158,13 +160,18 @@ impl Rule {
     /// Returns the first contributing element along one axis, the weights, and their count.
     fn weights(self, position: f64) -> (f64, [f64; 4], usize) {
         let first = position.floor();
-        let t = position - first;
+        let fraction = position - first;
         match self.mode {
             Mode::Nearest => (position.round_ties_even(), [1.0, 0.0, 0.0, 0.0], 1),
-            Mode::Linear => (first, [1.0 - t, t, 0.0, 0.0], 2),
+            Mode::Linear => (first, [1.0 - fraction, fraction, 0.0, 0.0], 2),
             Mode::Cubic => (
                 first - 1.0,
-                [cubic_outer(1.0 + t), cubic_inner(t), cubic_inner(1.0 - t), cubic_outer(2.0 - t)],
+                [
+                    cubic_outer(1.0 + fraction),
+                    cubic_inner(fraction),
+                    cubic_inner(1.0 - fraction),
+                    cubic_outer(2.0 - fraction),
+                ],
                 4,
             ),
         }
@@ -173,14 +180,14 @@ impl Rule {
 
 /// The cubic convolution kernel of Keys (1981) with parameter `a`, for distances up to 1.
 fn cubic_inner(x: f64) -> f64 {
-    // The value of ONNX's specification.
+    // The value of ONNX's reference and of PyTorch.
     const A: f64 = -0.75;
     ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
 }
 
 /// The same kernel for distances from 1 to 2.
 fn cubic_outer(x: f64) -> f64 {
-    // The value of ONNX's specification.
+    // The value of ONNX's reference and of PyTorch.
     const A: f64 = -0.75;
     ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A
 }

@@ -1,7 +1,8 @@
 //! Normalizes each group of channels of each image to mean 0 and deviation 1, then applies a scale and bias per
 //! channel.
 //!
-//! `group_norm` builds the operator from `groups`, the number of groups that share a mean and a deviation.
+//! `group_norm` builds the operator from `groups`, the number of channel groups, each of which has a mean and a
+//! deviation.
 
 use udo_api::{DType, Error, Node, Param, Value};
 

@@ -21,7 +21,7 @@ impl LaneNorm for Hardmax {
     const TEST: fn(&[f64]) -> Vec<f64> = |x| {
         let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let first = x.iter().position(|&x| x >= max);
-        (0..x.len()).map(|at| if Some(at) == first { 1.0 } else { 0.0 }).collect()
+        (0..x.len()).map(|index| if Some(index) == first { 1.0 } else { 0.0 }).collect()
     };
 
     fn read(_: &Node<'_>) -> Result<Self, Error> {

@@ -1,7 +1,7 @@
 //! Copies the input, with its shape and type.
 //!
 //! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
-//! the output shape it gives.
+//! the output shape it gives. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{Error, Facts, Node, Shape, TensorDesc};
 

@@ -1,6 +1,7 @@
 //! Normalizes each channel of each image to mean 0 and deviation 1, then applies a scale and bias per channel.
 //!
-//! `group_norm` builds the operator from `groups`, the number of groups that share a mean and a deviation.
+//! `group_norm` builds the operator from `groups`, the number of channel groups that share a mean and a deviation;
+//! here each channel is a group.
 
 use udo_api::{DType, Error, Node, Param, Value};
 

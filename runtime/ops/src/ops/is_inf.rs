@@ -1,7 +1,7 @@
 //! True for each element that is infinite and of a selected sign.
 //!
-//! `predicate` builds the operator from `holds`, which gets each element as `f64` and the bool parameters, `p` and `q`
-//! in OpenCL.
+//! `predicate` builds the operator from `holds`, which gets each element as `f64` and the bool parameters in the order
+//! of `PARAMS`; in OpenCL these are `p` and `q`.
 
 use udo_api::{DType, Param, TypeSet, Value, types};
 

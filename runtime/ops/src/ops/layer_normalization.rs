@@ -30,7 +30,7 @@ impl RowNorm for LayerNormalization {
         let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64;
         let scaled =
             x.iter().zip(scale).map(|(x, scale)| (x - mean) / (variance + epsilon).sqrt() * scale);
-        scaled.enumerate().map(|(at, y)| y + bias.get(at).unwrap_or(&0.0)).collect()
+        scaled.enumerate().map(|(index, y)| y + bias.get(index).unwrap_or(&0.0)).collect()
     };
 
     fn rows(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]) {
@@ -39,20 +39,22 @@ impl RowNorm for LayerNormalization {
 
     fn row(x: &[f64], scale: &[f64], bias: &[f64], epsilon: f64, y: &mut [f64]) {
         let (mean, inverse_deviation) = (mean(x), inverse_deviation(x, epsilon));
-        for (at, (y, (x, scale))) in y.iter_mut().zip(x.iter().zip(scale)).enumerate() {
-            *y = (x - mean) * inverse_deviation * scale + bias.get(at).unwrap_or(&0.0);
+        for (index, (y, (x, scale))) in y.iter_mut().zip(x.iter().zip(scale)).enumerate() {
+            *y = (x - mean) * inverse_deviation * scale + bias.get(index).unwrap_or(&0.0);
         }
     }
 
-    fn statistic<T: Number>(at: usize, x: &[T], epsilon: f64) -> f64 {
-        if at == 0 { mean(x) } else { inverse_deviation(x, epsilon) }
+    fn statistic<T: Number>(index: usize, x: &[T], epsilon: f64) -> f64 {
+        if index == 0 { mean(x) } else { inverse_deviation(x, epsilon) }
     }
 }
 
+/// Computes the mean of a row in f64.
 fn mean<T: Number>(x: &[T]) -> f64 {
     x.iter().map(|x| x.to_f64()).sum::<f64>() / x.len() as f64
 }
 
+/// Computes `1 / sqrt(variance + epsilon)` of a row in f64.
 fn inverse_deviation<T: Number>(x: &[T], epsilon: f64) -> f64 {
     let mean = mean(x);
     let squares: f64 = x.iter().map(|x| (x.to_f64() - mean).powi(2)).sum();

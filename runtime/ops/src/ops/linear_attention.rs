@@ -75,8 +75,8 @@ impl Op for LinearAttention {
             let (depth, width) = (dim(queries, 2).with(depth), dim(values, 2).with(width));
             let state = Shape::of_dims(&[batch, Dim::Fixed(kv_heads), depth, width])?;
             // The state may have a wider type than the other inputs.
-            let like = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
-            cx.set_output(PRESENT, like.with_shape(state))?;
+            let state_source = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
+            cx.set_output(PRESENT, state_source.with_shape(state))?;
         }
         Ok(())
     }
@@ -341,8 +341,8 @@ impl RecurrentStates {
                 for (&key, state) in key.iter().zip(state.chunks_exact(columns)) {
                     map2_in_place(PlusWeighed(-key), value, state);
                 }
-                let beta = if betas == 1 { row / kv_heads } else { row };
-                map1_in_place(Times(arguments.beta[beta]), value);
+                let beta_index = if betas == 1 { row / kv_heads } else { row };
+                map1_in_place(Times(arguments.beta[beta_index]), value);
             }
             for (&key, state) in key.iter().zip(state.chunks_exact_mut(columns)) {
                 map2_in_place(PlusWeighed(key), state, &*value);

@@ -123,8 +123,8 @@ mod tests {
                     let x = value(&node.x, (step * BATCH + row) * WIDTH + i);
                     sum += value(&node.w, (direction * 8 + gate) * WIDTH + i) * x;
                 }
-                for i in 0..HIDDEN {
-                    sum += value(&node.r, (direction * 8 + gate) * HIDDEN + i) * hidden[i];
+                for (i, hidden) in hidden.iter().enumerate() {
+                    sum += value(&node.r, (direction * 8 + gate) * HIDDEN + i) * hidden;
                 }
                 sum
             };

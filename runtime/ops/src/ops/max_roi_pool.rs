@@ -1,4 +1,6 @@
 //! Divides regions of images into grid cells of whole elements, and returns the maximum of each.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use std::marker::PhantomData;
 use std::ops::Range;

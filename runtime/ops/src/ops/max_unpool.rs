@@ -2,8 +2,8 @@
 //!
 //! Indices count in the tensor that `MaxPool` reduced. `output_shape` may request a larger output.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,

@@ -36,11 +36,17 @@ impl Pairs for Mul {
 
 #[cfg(test)]
 mod tests {
+    use udo_api::Core;
+
     use crate::testing::{bench, tensor};
 
     #[test]
     fn integers_wrap() {
         let run = bench("Mul").input(tensor(&[2], &[16i8, -3])).input(tensor(&[1], &[16i8]));
         assert_eq!(run.one().values::<i8>(), [0, -48]);
+        for core in [Core::CPU, Core::GPU] {
+            let run = bench("Mul").on(core).input(tensor(&[2], &[i32::MIN, -3]));
+            assert_eq!(run.input(tensor(&[], &[-1i32])).one().values::<i32>(), [i32::MIN, 3]);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Selects boxes in order of their scores and drops those that overlap a selected box too much. Each class of each
 //! batch selects its own boxes. An output row holds the batch, the class and the index of a box.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Op,

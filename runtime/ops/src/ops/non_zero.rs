@@ -1,4 +1,6 @@
 //! The indices of the elements that are not 0, one column per element.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bf16, Bool, Core, DType, Dim, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,

@@ -1,4 +1,6 @@
 //! One-hot encoding along a new axis: one value at the index, another elsewhere.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef,

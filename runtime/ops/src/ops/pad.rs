@@ -1,7 +1,8 @@
 //! Pads each axis with a constant, or with the input's own elements (`edge`, `reflect`, `wrap`). A negative pad crops.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `walked` is the GPU kernel. A walk is the list of input positions that the output reads
+//! along an axis. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -110,6 +111,7 @@ impl Movement for Pad {
         let x = cx.input(0)?;
         let plan = read(cx, &x)?;
         if x.full_shape().is_fixed() {
+            // The output is a view of the input if the pads only crop and the rest is contiguous.
             tie_part(cx, plan.walks(x.shape()))?;
         }
         if cx.has_input(2) && cx.input(2)?.len() != 1 {

@@ -1,5 +1,7 @@
 //! `y = saturate(round(x / scale) + zero_point)`, with one scale for the tensor, for each position
 //! of an axis, or for each block along it. Ties round to even.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,

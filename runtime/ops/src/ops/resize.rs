@@ -1,6 +1,7 @@
 //! Resamples axes: nearest neighbour, linear or cubic.
 //!
-//! `Plan` reads the parameters and the kernels run it; both are in `family::resize`.
+//! `Plan` reads the parameters and the kernels run it; both are in `family::resize`. Bounded extents are known only in
+//! the run, up to a bound.
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpSchema, Port, types};
 
@@ -375,11 +376,17 @@ mod tests {
     fn invalid_sizes_are_refused() {
         let x = [1f32, 2.0];
         let error = |run: Bench| run.error();
-        let neither = bench(NAME).input(tensor(&[2], &x));
-        assert_eq!(error(neither), "inputs 2 and 3 are both missing, expected scales or sizes");
-        let both = scaled(&[1.0])(bench(NAME).input(tensor(&[2], &x)));
-        let both = both.constant(tensor(&[1], &[2i64]));
-        assert_eq!(error(both), "inputs 2 and 3 are both present, expected either scales or sizes");
+        let without_either = bench(NAME).input(tensor(&[2], &x));
+        assert_eq!(
+            error(without_either),
+            "inputs 2 and 3 are both missing, expected scales or sizes"
+        );
+        let with_both = scaled(&[1.0])(bench(NAME).input(tensor(&[2], &x)));
+        let with_both = with_both.constant(tensor(&[1], &[2i64]));
+        assert_eq!(
+            error(with_both),
+            "inputs 2 and 3 are both present, expected either scales or sizes"
+        );
         for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let expected = format!("input 2 has the scale {scale}, expected more than 0");
             assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), expected);

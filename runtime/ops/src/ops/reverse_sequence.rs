@@ -1,7 +1,7 @@
 //! Reverses the first `sequence_lens[b]` steps of sequence `b`; the other steps stay in place.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,

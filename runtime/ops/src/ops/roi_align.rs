@@ -1,5 +1,7 @@
 //! Divides regions of images into grid cells, interpolates samples in each, and returns their mean or maximum (He et
 //! al., 2017, <https://arxiv.org/abs/1703.06870>).
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use std::marker::PhantomData;
 

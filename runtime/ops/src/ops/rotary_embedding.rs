@@ -1,5 +1,7 @@
 //! Rotary position embedding (Su et al., 2021, <https://arxiv.org/abs/2104.09864>): rotates pairs of elements of every
 //! attention head by an angle that depends on the position. Inputs hold the cosines and sines of the angles.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,

@@ -1,5 +1,7 @@
 //! Scatters single elements into a copy of the data. An update goes to its own position, except along `axis`, where its
 //! index says the position.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{DType, OpSchema, Param, Port, Value, types};
 

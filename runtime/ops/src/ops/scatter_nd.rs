@@ -1,5 +1,7 @@
 //! Scatters slices into a copy of the data. Each row of `indices` is a tuple, the indices of a slice along the first
 //! axes.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, Value, types};
 

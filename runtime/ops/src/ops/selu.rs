@@ -1,8 +1,9 @@
-//! `gamma x` if positive, else `gamma alpha (exp(x) - 1)`.
+//! `gamma x` if positive, else `gamma alpha (exp(x) - 1)` (Klambauer et al., 2017,
+//! <https://arxiv.org/abs/1706.02515>).
 //!
-//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
-//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
-//! parameters as `p` and `q`.
+//! `unary` builds the operator from this function of an element and up to two parameters. `F64` computes `f64`
+//! elements, and tests compare the others with it: `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL`
+//! is the expression of the GPU kernel, with the parameters as `p` and `q`.
 
 use udo_api::Param;
 use udo_simd::Simd;

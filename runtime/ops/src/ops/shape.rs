@@ -1,7 +1,7 @@
 //! The extents of a tensor, as an i64 vector.
 //!
 //! `extents` builds the operator: `plan` reads the parameters, `shape` is the output shape, and `fill` writes the
-//! output from the extents of the input.
+//! output from the extents of the input. Bounded extents are known only in the run, up to a bound.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Moves each element towards 0 by `bias`; elements within `lambd` of 0 become 0. NaN stays NaN.
 //!
-//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
-//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
-//! parameters as `p` and `q`. Integers use `F64` too.
+//! `unary` builds the operator from this function of an element and up to two parameters. `F64` computes `f64`
+//! elements, and tests compare the others with it: `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL`
+//! is the expression of the GPU kernel, with the parameters as `p` and `q`. Integers use `F64` too.
 
 use udo_api::{Param, TypeSet, types};
 use udo_simd::Simd;

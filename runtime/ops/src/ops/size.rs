@@ -1,7 +1,7 @@
 //! The number of elements of a tensor.
 //!
 //! `extents` builds the operator: `plan` reads the parameters, `shape` is the output shape, and `fill` writes the
-//! output from the extents of the input.
+//! output from the extents of the input. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{Error, Node, Shape};
 

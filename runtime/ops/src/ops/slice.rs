@@ -1,7 +1,8 @@
 //! Takes every `step`-th position of `start..end` from some axes. A negative step goes backwards.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `walked` is the GPU kernel. A walk is the list of input positions that the output reads
+//! along an axis. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef, MAX_RANK,
@@ -102,6 +103,7 @@ impl Movement for Slice {
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axes = sliced_axes(cx, &x)?;
+        // The output is a view of the input if the slice is contiguous.
         if let Some(walks) = known_walks(cx)? {
             tie_part(cx, walks.into_iter())?;
         }

@@ -1,5 +1,7 @@
 //! The short-time Fourier transform: the spectra of windowed frames of a signal. Bin `k` of frame `f` is the sum of
 //! `window[n] x[f step + n] exp(-2 pi i k n / N)`.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node,

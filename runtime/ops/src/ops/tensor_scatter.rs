@@ -1,5 +1,7 @@
 //! Writes new steps into a cache of sequences, such as the keys of attention. Each sequence has its own start position,
 //! from `write_indices`.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     DType, Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, PortRule, Value, input,

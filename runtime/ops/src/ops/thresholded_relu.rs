@@ -1,8 +1,9 @@
 //! `x` if greater than `alpha`, else 0. NaN stays NaN.
 //!
-//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
-//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
-//! parameter as `p`. `WITHIN` is the relative error that tests allow `lanes`.
+//! `unary` builds the operator from this function of an element and up to two parameters. `F64` computes `f64`
+//! elements, and tests compare the others with it: `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL`
+//! is the expression of the GPU kernel, with the parameter as `p`. `WITHIN` is the relative error that tests allow
+//! `lanes`.
 
 use udo_api::Param;
 use udo_simd::Simd;

@@ -1,7 +1,8 @@
 //! Repeats the input along each axis.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `walked` is the GPU kernel. A walk is the list of input positions that the output reads
+//! along an axis. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,

@@ -1,4 +1,6 @@
 //! The `k` largest or smallest elements along an axis, and their indices.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, MAX_RANK, Op,

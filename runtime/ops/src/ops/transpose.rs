@@ -1,7 +1,7 @@
 //! Permutes the axes.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. `strided` is the GPU kernel, which reads the input with a stride per output axis.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,

@@ -1,7 +1,7 @@
 //! The upper or lower triangle of each matrix, with zeros elsewhere.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0. Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,

@@ -1,4 +1,6 @@
 //! The distinct elements, or the distinct slices along an axis.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use std::cmp::Ordering;
 
@@ -22,7 +24,7 @@ const KERNELS: &[KernelDef] = &[KernelDef::new::<Groups>("Unique", Core::CPU).po
     output(3, types::I64).bounded(),
 ])];
 
-/// Positions of the optional outputs.
+// Positions of the optional outputs.
 const INDICES: usize = 1;
 const INVERSE: usize = 2;
 const COUNTS: usize = 3;

@@ -199,7 +199,7 @@ impl Widened {
         [row_len, wide_row_len]: [usize; 2],
     ) -> Result<Self, Error> {
         let len = rows.saturating_mul(wide_row_len);
-        // Numbers that identify the result in the cache, and that `fill` gets again.
+        // The recipe: all numbers that determine the result, besides the input. `fill` gets them.
         let recipe = [row_len as u64, wide_row_len as u64];
         let packed = if cx.is_constant(port) {
             Some(cx.pack(&[port], &recipe, len, Self::fill)?)
@@ -295,10 +295,10 @@ impl Kernel for Product {
 
     fn workspace(&self) -> Workspace {
         let [arranged_len, products_len, part_len] = self.scratch_lens();
-        let parts_len = self.parts().saturating_mul(part_len);
+        let tiles_len = self.parts().saturating_mul(part_len);
         let widened_lens = self.widened.iter().flatten().map(|widened| widened.scratch_len());
         let floats = Workspace::for_elements::<f32>(arranged_len);
-        let floats = floats.and::<f32>(products_len).and::<f32>(parts_len);
+        let floats = floats.and::<f32>(products_len).and::<f32>(tiles_len);
         widened_lens.fold(floats, Workspace::and::<u8>)
     }
 

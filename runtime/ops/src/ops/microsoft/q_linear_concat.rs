@@ -94,10 +94,10 @@ fn execute<T: QuantizedType>(parts: &Parts, io: Io<'_>) -> Result<(), ExecError>
     parallel.chunks_mut(y, grain, |chunk, y| {
         let first_row = chunk * grain / row_len.max(1);
         let mut start = 0;
-        for (part, &run_len) in parts.run_lens.iter().enumerate() {
-            let port = FIRST + 3 * part;
-            let ports = EncodingPorts { scale: port + 1, zero: port + 2 };
-            let x_encoding = ports.read::<T>(&inputs)?;
+        for (index, &run_len) in parts.run_lens.iter().enumerate() {
+            let port = FIRST + 3 * index;
+            let encoding_ports = EncodingPorts { scale: port + 1, zero: port + 2 };
+            let x_encoding = encoding_ports.read::<T>(&inputs)?;
             let table = tabulate(|x: T| y_encoding.quantize::<T>(x_encoding.dequantize(x)));
             let x = &inputs.get::<T>(port)?[first_row * run_len..];
             for (x, y) in x.chunks_exact(run_len.max(1)).zip(y.chunks_exact_mut(row_len)) {

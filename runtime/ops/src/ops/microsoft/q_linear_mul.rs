@@ -1,4 +1,4 @@
-//! The product of two quantized tensors, with broadcasting.
+//! The product of two quantized tensors, with broadcasting. Each operand and the result have a scale and a zero point.
 //!
 //! `quantized_binary` builds the operator: it computes on dequantized values and requantizes the result.
 

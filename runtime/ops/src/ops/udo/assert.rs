@@ -1,4 +1,6 @@
 //! Copies the first input. The run fails unless all elements of the second input are true.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Bits, Bool, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Port, input,

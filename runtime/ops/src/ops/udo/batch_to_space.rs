@@ -1,8 +1,8 @@
-//! Builds images of blocks of pixels, whose pixel `i` comes from batch `i`, and crops them. `SpaceToBatch` is the
-//! inverse.
+//! Builds images of blocks of pixels, and crops them. The pixels at position `i` of the blocks of image `n` come from
+//! image `i * batch + n` of the input, where `batch` is that of the output. `SpaceToBatch` is the inverse.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Param,

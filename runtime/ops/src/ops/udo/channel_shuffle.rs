@@ -1,7 +1,7 @@
 //! Interleaves groups of channels: the first channel of each group, then the second of each, and so on.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema,

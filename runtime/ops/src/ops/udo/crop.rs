@@ -1,4 +1,6 @@
 //! Crops a tensor, at an offset, to the extents of a reference tensor along the axes from `axis` on.
+//!
+//! `walked` is the GPU kernel. A walk is the list of input positions that the output reads along an axis.
 
 use udo_api::{
     Core, DType, Dim, Error, Facts, FinalizeCx, InferCx, KernelDef, Node, OpSchema, Param, Port,
@@ -85,10 +87,10 @@ fn walks(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Walk>, Error> {
         };
         let start = offset(cropped_axis).and_then(|&offset| usize::try_from(offset).ok());
         let start = start.filter(|start| start.checked_add(len).is_some_and(|end| end <= extent));
-        let misfit = || {
+        let mismatch = || {
             Error::new(format!("input 0 is {x}, which has no {reference} at offsets {offsets:?}"))
         };
-        Ok(Walk::slice(extent, start.ok_or_else(misfit)?, len, 1))
+        Ok(Walk::slice(extent, start.ok_or_else(mismatch)?, len, 1))
     };
     extents.map(walk).collect()
 }

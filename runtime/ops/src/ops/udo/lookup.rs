@@ -1,4 +1,6 @@
 //! Maps each 8-bit value through a table: any function of one quantized value.
+//!
+//! Bounded extents are known only in the run, up to a bound.
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op,

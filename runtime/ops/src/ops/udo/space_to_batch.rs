@@ -1,8 +1,8 @@
-//! Pads images and divides them into blocks of pixels; pixel `i` of all blocks becomes batch `i`. `BatchToSpace` is the
-//! inverse.
+//! Pads images and divides them into blocks of pixels. The pixels at position `i` of the blocks of image `n` form
+//! image `i * batch + n` of the output. `BatchToSpace` is the inverse.
 //!
-//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
-//! indices.
+//! `movement` builds the operator, which only moves elements. `EXAMPLES` are tests, in which the elements of the
+//! inputs count up from 0.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Param,
