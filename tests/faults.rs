@@ -463,7 +463,7 @@ fn desk(how: &str) -> TempDir {
 }
 
 #[test]
-fn a_fault_without_containment_ends_with_a_line_that_says_who_and_what_to_do() {
+fn faults_without_containment_name_the_package_and_the_next_step() {
     let package = package();
     let package = package.to_str().unwrap();
     for (what, wanted) in NOT_CONTAINED {
@@ -490,7 +490,7 @@ fn a_fault_without_containment_ends_with_a_line_that_says_who_and_what_to_do() {
 }
 
 #[test]
-fn what_a_package_prints_is_no_part_of_json() {
+fn output_of_packages_does_not_mix_with_json() {
     let package = package();
     let package = package.to_str().unwrap();
     for how in ["infer-print", "stdout"] {

@@ -53,7 +53,7 @@ fn verdict(report: &Value, case: &str) -> (String, String) {
 }
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn pasted_blocks_of_the_guide_run() {
     let dir = tempfile::tempdir().unwrap();
     follow_in(GUIDE, dir.path(), |sh| {
         sh.env("SDK", root());
@@ -108,7 +108,7 @@ fn a_package_that_hangs_while_it_is_opened_is_ended() {
 
 /// A program that a package starts holds no check up, and does not outlive it.
 #[test]
-fn what_a_package_starts_ends_with_it() {
+fn processes_started_by_a_package_end_with_its_worker() {
     let sleep = "static int is_started; extern int fork(void);
         extern int execlp(const char *, const char *, ...);
         if (!is_started++ && fork() == 0) execlp(\"sleep\", \"sleep\", \"86413\", (char *)0);
@@ -201,7 +201,7 @@ fn other_packages_may_be_open_beside() {
 }
 
 #[test]
-fn what_only_models_show_is_left_with_few_nodes_and_runs_again() {
+fn failures_of_models_are_reduced_to_few_nodes_and_replayed() {
     // Parts of other tensors need not lie at multiples of 64 bytes, and tensors of calls do.
     let package = clip("float v = x[i];", "float v = (size_t)x % 64 ? -x[i] : x[i];");
     let flags = ["--level", "10", "--json", "--op", "ClipScale"];
@@ -304,7 +304,7 @@ fn run_model(node: &str, op: &str, package: &[&str], calls: &Path) -> Output {
 }
 
 #[test]
-fn runs_capture_what_goes_wrong_in_them() {
+fn runs_capture_failures() {
     const STORE: &str = "y[i] = node->scale * v;";
     let good = clip(STORE, STORE);
     let fails = clip(STORE, "y[i] = v; if (v > 0.5f) return UDO_BAD_VALUE;");
@@ -369,7 +369,7 @@ fn a_call_that_seldom_uses_the_heap_is_captured_and_does_it_again() {
 }
 
 #[test]
-fn wrong_usage_answers_2_and_what_is_no_package_1() {
+fn wrong_usage_exits_with_2_and_a_missing_package_with_1() {
     let package = clip("float v = x[i];", "float v = x[i];");
     let none = "nothing to check: no operator Nothing; the package has ClipScale on cpu";
     let no_core = "nothing to check: no operator for gpu; the package has ClipScale on cpu";

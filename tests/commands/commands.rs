@@ -74,7 +74,7 @@ fn doctor(path: &Path, setup: impl FnOnce(&mut Command)) -> (Option<i32>, Value,
 }
 
 #[test]
-fn the_doctor_says_what_is_there_and_what_is_missing() {
+fn the_doctor_lists_present_and_missing_tools() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["cargo", "rustc", "cc"] {
         let program = dir.path().join(name);
@@ -202,7 +202,7 @@ fn cargo_run_is_the_command_and_not_its_worker() {
 }
 
 #[test]
-fn what_a_flag_gives_twice_is_refused_by_name() {
+fn repeated_flags_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let graph = "graph g\n  input x: f32[n,2]\n  y = Relu@14(x)\n  output y\n";
     fs::write(dir.path().join("m.graph"), graph).unwrap();
@@ -225,7 +225,7 @@ fn what_a_flag_gives_twice_is_refused_by_name() {
 }
 
 #[test]
-fn where_nodes_ran_is_said_of_a_model_without_any_as_well() {
+fn placement_is_reported_for_models_without_nodes() {
     let dir = tempfile::tempdir().unwrap();
     let graph = "graph g
   input x: f32[2]

@@ -24,7 +24,7 @@ fn listed(args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn the_page_is_what_the_command_writes() {
+fn the_page_matches_the_output_of_the_command() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operators.md");
     let page = text(ops(&["--markdown"]));
     if std::env::var_os("UDO_BLESS").is_some() {

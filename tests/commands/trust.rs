@@ -77,7 +77,7 @@ fn refused(dir: &TempDir, args: &[&str], says: &[&str]) {
 }
 
 #[test]
-fn commands_do_what_the_page_says() {
+fn pasted_blocks_of_the_page_run() {
     let dir = copied();
     follow_in(PAGE, dir.path(), |_| ());
 }
@@ -218,7 +218,7 @@ fn a_locked_package_runs_as_it_was_locked_and_no_other_one_does() {
 }
 
 #[test]
-fn keys_are_kept_and_what_is_none_is_said() {
+fn existing_keys_are_kept_and_invalid_keys_are_refused() {
     let dir = folder();
     let key = dir.path().join("own.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);

@@ -39,7 +39,7 @@ fn data(dir: &TempDir, page: &str) -> Value {
 }
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn pasted_blocks_of_the_guide_run() {
     let dir = page::follow(GUIDE);
     let nodes = &data(&dir, "net.html")["explain"]["nodes"];
     assert_eq!((&nodes[0]["core"], &nodes[1]["core"]), (&"gpu".into(), &"cpu".into()));
@@ -107,7 +107,7 @@ fn subnets_are_boxes_around_their_nodes_where_there_are_several() {
 }
 
 #[test]
-fn the_page_has_what_explain_says() {
+fn the_page_contains_the_report_of_explain() {
     let dir = folder(NET);
     let flags = ["net.graph", "--cores", "dsp,cpu", "--fallback", "cpu", "--random", "2"];
     let (code, _, err) = udo(&dir, &[&["view"], &flags[..]].concat());
@@ -137,7 +137,7 @@ fn names_stay_names() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_the_next_step() {
+fn failures_suggest_the_next_step() {
     let dir = folder(NET);
     let cases: &[(&[&str], i32, &str)] = &[
         (&["missing.onnx"], 1, "missing.onnx"),

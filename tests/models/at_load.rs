@@ -38,7 +38,7 @@ fn on_dsp(dir: &TempDir, args: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn a_run_says_once_what_quantizing_cost() {
+fn runs_report_the_cost_of_quantizing_once() {
     let dir = folder();
     let one: &[&str] = &["run", "net.graph", "--input", "x=x.raw"];
     let list: &[&str] = &["run", "net.graph", "--input-list", "list.txt"];
@@ -59,7 +59,7 @@ fn a_run_says_once_what_quantizing_cost() {
 }
 
 #[test]
-fn verify_compares_what_was_quantized_with_the_numbers() {
+fn verify_compares_a_quantized_model_with_the_float_model() {
     let dir = folder();
     let args = ["verify", "net.graph", "--require", "*=dsp", "--against", "cpu", "--random", "2"];
     let (out, errors) = on_dsp(&dir, &[&args[..], &["--atol", "0.2", "--json"]].concat());
@@ -87,7 +87,7 @@ fn the_command_that_is_named_avoids_it() {
 }
 
 #[test]
-fn wrong_inputs_are_what_is_refused() {
+fn wrong_inputs_are_refused() {
     let dir = folder();
     fs::write(dir.path().join("short.raw"), [0; 8]).unwrap();
     for (args, code, wanted) in [

@@ -112,7 +112,7 @@ fn points() -> usize {
 }
 
 #[test]
-fn a_writer_that_is_killed_leaves_what_was_there() {
+fn killed_writers_leave_the_old_file() {
     let place = Place::new();
     let library = library(place.0.path());
     let (wanted, first) = place.run(1);
@@ -178,7 +178,7 @@ fn a_disk_without_room_is_a_warning() {
 }
 
 #[test]
-fn a_model_file_that_finds_no_room_is_refused_and_leaves_what_was_there() {
+fn a_full_disk_leaves_the_old_model_file() {
     let place = Place::new();
     let convert = |flags: &[&str]| {
         let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));

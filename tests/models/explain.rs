@@ -195,7 +195,7 @@ fn products_round_where_that_is_asked_for_and_nowhere_else() {
 }
 
 #[test]
-fn what_is_required_of_placement_is_held() {
+fn required_placement_is_enforced() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.graph"), MODEL).unwrap();
     let bench = |args: &[&str]| {
@@ -245,7 +245,7 @@ fn verify(args: &[&str]) -> Output {
 }
 
 #[test]
-fn what_other_cores_make_is_wanted_and_the_first_that_differs_is_named() {
+fn the_first_layer_that_differs_between_cores_is_named() {
     let args = ["--against", "cpu", "--random", "2", "--require", "*=dsp", "--per-layer", "--json"];
     let near = verify(&[&args[..], &["--atol", "1e-3"]].concat());
     let told: Value = serde_json::from_slice(&near.stdout).unwrap();
@@ -337,7 +337,7 @@ fn every_value_is_compared_layer_by_layer() {
 }
 
 #[test]
-fn what_a_quantized_kernel_makes_within_is_named_with_the_reason() {
+fn inner_values_of_quantized_kernels_are_reported_as_not_comparable() {
     let (compared, left_out, notes) = per_layer(OF_16_BITS, "dsp");
     let names: Vec<&str> = left_out.iter().map(|(value, _)| value.as_str()).collect();
     assert!(!names.is_empty() && compared.contains(&"m".to_owned()), "{compared:?} {left_out:?}");

@@ -73,7 +73,7 @@ fn a_model_that_no_machine_holds_is_refused_by_name() {
 }
 
 #[test]
-fn max_memory_bounds_what_a_model_takes() {
+fn max_memory_limits_the_memory_of_a_model() {
     let dir = relu(&[256]);
     // Relu overwrites its input's place only where that is not the model's input.
     assert_eq!(

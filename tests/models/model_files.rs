@@ -256,7 +256,7 @@ fn differences_are_listed() {
 }
 
 #[test]
-fn info_says_what_nodes_are_and_what_they_cost() {
+fn info_lists_nodes_and_their_costs() {
     let dir = folder();
     good(
         &dir,
@@ -393,7 +393,7 @@ fn a_network_may_end_before_its_model_does() {
 }
 
 #[test]
-fn a_model_file_says_what_runs_may_have_in_one_place() {
+fn model_files_list_in_place_pairs() {
     let dir = folder();
     good(&dir, &["convert", "fixed.graph", "--in-place", "x=z", "-o", "one.udm"]);
     let said = good(&dir, &["model", "info", "one.udm"]);
@@ -430,7 +430,7 @@ fn a_model_file_says_what_runs_may_have_in_one_place() {
 }
 
 #[test]
-fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
+fn wrong_requests_are_refused_and_leave_no_files() {
     let dir = folder();
     let error = bad(&dir, &["convert", "open.graph", "--input-shape", "q=1"]);
     assert!(error.contains("stage 0 input \"q\": unknown input, expected one of \"x\""), "{error}");

@@ -28,7 +28,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn pasted_blocks_of_the_guide_run() {
     let dir = page::follow(GUIDE);
     let report = fs::read_to_string(dir.path().join("report.html")).unwrap();
     for wanted in ["<table id=\"values\"", "<svg ", "<script>", "net.udm quantized"] {
@@ -42,7 +42,7 @@ fn commands_do_what_the_guide_says() {
 }
 
 #[test]
-fn what_is_asked_for_is_what_is_written() {
+fn requested_settings_are_written() {
     let dir = folder();
     fs::write(dir.path().join("list.txt"), "x:=x.raw\nx.raw\n").unwrap();
     let args = ["quantize", "net.graph", "--input-list", "list.txt", "-o", "q.udm", "--json"];
@@ -82,7 +82,7 @@ const SMALL: &str = "graph net
 ";
 
 #[test]
-fn what_ranges_are_worth_is_said() {
+fn the_quality_of_ranges_is_reported() {
     let dir = folder();
     fs::write(dir.path().join("small.graph"), SMALL).unwrap();
     let bytes: Vec<u8> = (0..8u8).flat_map(|n| (f32::from(n) * 1e-6).to_le_bytes()).collect();
@@ -138,7 +138,7 @@ fn encodings_without_a_say_are_warned_of() {
 }
 
 #[test]
-fn what_the_dsp_refuses_is_refused_by_name() {
+fn layers_refused_by_the_dsp_are_named() {
     let dir = folder();
     let wide =
         "graph wide\n  input x: f32[1,4,512,1024]\n  y = LRN@13(x) size=3 # norm\n  output y\n";
@@ -159,7 +159,7 @@ fn what_the_dsp_refuses_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_with_the_place() {
+fn nan_in_calibration_data_is_refused_with_its_place() {
     let dir = folder();
     for (number, word) in [(f32::NAN, "NaN"), (f32::INFINITY, "infinite")] {
         let bytes: Vec<u8> = [number; 8].into_iter().flat_map(f32::to_le_bytes).collect();
@@ -183,7 +183,7 @@ fn what_is_no_number_is_refused_with_the_place() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_the_next_step() {
+fn failures_suggest_the_next_step() {
     let dir = folder();
     fs::write(dir.path().join("bad.json"), r#"{"activation_encodings": {"x": 3}}"#).unwrap();
     fs::write(dir.path().join("list.txt"), "x:=missing.raw\n").unwrap();

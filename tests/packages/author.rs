@@ -90,7 +90,7 @@ fn flags_and_answers_make_the_same_config() {
 }
 
 #[test]
-fn what_nobody_answers_is_as_usual_or_asked_for_by_its_flag() {
+fn unanswered_questions_use_defaults_or_name_their_flag() {
     let dir = tempfile::tempdir().unwrap();
     let (code, _, err) = answering(&dir, &["init", "Usual", "--op", "Twice", "-o", "u.json"], "");
     assert_eq!(code, Some(0), "{err}");
@@ -144,7 +144,7 @@ fn build(dir: &TempDir, package: &str, flags: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn what_is_out_of_step_is_named_and_can_be_accepted() {
+fn outdated_files_are_named_and_can_be_accepted() {
     let dir = built("StepPack");
     let (code, _, err) = build(&dir, "StepPack", &["--locked"]);
     assert_eq!((code, err.contains("agree")), (Some(0), false), "{err}");

@@ -249,7 +249,7 @@ fn bounded_outputs_take_the_shape_of_each_run() {
 }
 
 #[test]
-fn generated_files_are_what_the_generator_prints() {
+fn committed_packages_match_the_generator() {
     for example in [SOFTMAX, SELU, TOPK, VISION] {
         let mut new = udo();
         new.args(["new", "-p", example.config, "--dry-run", "--json"]).current_dir(example.dir());

@@ -20,7 +20,7 @@ fn checkout() -> tempfile::TempDir {
 }
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn pasted_blocks_of_the_guide_run() {
     let dir = checkout();
     guide::run(GUIDE, dir.path(), |sh| {
         // Where packages are built; tests of packages find the dependencies built.

@@ -284,7 +284,7 @@ fn a_broken_config_leaves_the_folder_untouched() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named_and_leaves_no_part() {
+fn unwritable_files_are_named_and_leave_no_temporary_files() {
     let desk = Desk::new(&softmax("FullPack"));
     let (_, err) = words(&desk.udo(&["new", "c.json", "-o", "/proc/none"]));
     assert!(err.starts_with("error: cannot write /proc/none: "), "{err}");
@@ -334,7 +334,7 @@ fn wrong_usage_has_its_own_exit_code() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_says_what_it_would() {
+fn dry_runs_list_changes_and_write_nothing() {
     let desk = Desk::new(&softmax("DryPack"));
     let (said, _) = desk.works(&["new", "-p", "c.json", "--dry-run", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
@@ -400,7 +400,7 @@ fn a_dsp_crate_that_brings_in_the_heap_is_refused() {
 }
 
 #[test]
-fn what_the_compiler_says_comes_through() {
+fn compiler_messages_are_shown() {
     let desk = Desk::new(&softmax("SlipPack"));
     desk.works(&["new", "-p", "c.json"]);
     replace(&desk.path("SlipPack/CPU/src/ops/softmax.rs"), "_io: Io<'_>", "_io: Oi<'_>");
@@ -770,7 +770,7 @@ fn a_version_in_a_manifest_is_the_authors() {
 }
 
 #[test]
-fn libraries_that_are_older_than_their_sources_are_said_to_be() {
+fn libraries_older_than_their_sources_are_reported() {
     let desk = Desk::new(&twice("OldPack", ""));
     desk.works(&["new", "-p", "c.json"]);
     desk.works(&["build", "OldPack"]);
@@ -848,7 +848,7 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
 }
 
 #[test]
-fn what_no_kernel_reads_is_warned_of_on_every_core() {
+fn parameters_that_no_kernel_reads_are_reported_on_every_core() {
     let bias = r#"{"name": "bias", "optional": true, "per_core_data_types":
         {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}, "quantization_mode": "TF"}],
      "outputs""#;
@@ -877,7 +877,7 @@ fn ignored_at(desk: &Desk, package: &str, level: &str) -> String {
 }
 
 #[test]
-fn what_counts_in_one_mode_alone_is_warned_of_only_where_a_kernel_does_not_read_it() {
+fn parameters_of_one_mode_are_reported_only_if_no_kernel_reads_them() {
     let bias = r#"{"name": "bias", "optional": true, "quantization_mode": "TF", "per_core_data_types":
         {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
      "outputs""#;

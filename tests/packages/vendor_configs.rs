@@ -250,7 +250,7 @@ fn integers_of_all_sizes_and_signs_are_tried() {
 
 /// Bugs that show only for certain combinations of a string, a number and an extent, or with an optional input.
 #[test]
-fn what_an_operator_offers_is_tried_together() {
+fn offered_options_of_an_operator_are_tested_together() {
     let config = r#"{"P": {"UDO_PACKAGE_NAME": "MirrorPackage", "Operators": [{"type": "Mirror", "core_types": ["CPU"],
         "inputs": [{"name": "x", "data_type": "FLOAT_32"}, {"name": "bias", "data_type": "FLOAT_32", "optional": true}],
         "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
@@ -272,7 +272,7 @@ fn what_an_operator_offers_is_tried_together() {
 }
 
 #[test]
-fn what_no_node_has_is_said() {
+fn unused_settings_are_reported() {
     let config = JSON
         .replace(
             "\"inputs\":[",

@@ -13,7 +13,7 @@ use udo_test_support::varied;
 const PAGE: &str = include_str!("../../docs/aip.md");
 
 #[test]
-fn commands_do_what_the_page_says() {
+fn pasted_blocks_of_the_page_run() {
     page::follow(PAGE);
 }
 
@@ -157,7 +157,7 @@ fn aip_runs_programs_and_the_rest_on_the_dsp() {
 }
 
 #[test]
-fn what_is_made_within_programs_can_be_looked_at() {
+fn inner_values_of_programs_can_be_recorded() {
     let dir = folder();
     succeeds(&dir, &["prepare", "m.udm", "--hta", "-o", "h.udm"]);
     let made = |cores: &str| -> BTreeMap<String, Vec<u8>> {
@@ -207,7 +207,7 @@ fn programs_that_are_not_right_are_refused_or_reported() {
 }
 
 #[test]
-fn what_cannot_be_compiled_says_why_and_leaves_the_file() {
+fn failed_compilations_give_a_reason_and_keep_the_file() {
     let dir = folder();
     let before = fs::read(dir.path().join("m.udm")).unwrap();
     let cases: &[(&[&str], &str)] = &[

@@ -34,7 +34,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn pasted_blocks_of_the_guide_run() {
     page::follow(GUIDE);
 }
 

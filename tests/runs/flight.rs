@@ -46,7 +46,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn runs_in_flight_give_what_runs_in_turn_do_in_the_order_of_the_list() {
+fn concurrent_runs_match_sequential_runs_in_list_order() {
     let dir = folder();
     let run = |more: &[&str], out: &str| {
         let list = ["run", "m.graph", "--input-list", "list.txt", "--json", "--output-dir", out];
@@ -155,7 +155,7 @@ fn a_trace_has_when_each_run_waited_and_which_device_was_at_it() {
 }
 
 #[test]
-fn devices_are_listed_with_what_they_can_do() {
+fn devices_are_listed_with_their_capabilities() {
     let dir = tempfile::tempdir().unwrap();
     let (code, said, error) = udo(&dir, &["doctor", "--json"]);
     assert_eq!(code, Some(0), "{error}");

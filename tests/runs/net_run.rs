@@ -76,7 +76,7 @@ const RAW: [&str; 8] =
     ["run", "m.graph", "--input-list", "list.txt", "--output-dir", "out", "--output-format", "raw"];
 
 #[test]
-fn commands_do_what_the_guide_says() {
+fn pasted_blocks_of_the_guide_run() {
     page::follow(GUIDE);
 }
 
@@ -365,7 +365,7 @@ fn flags_that_make_no_sense_are_wrong_usage() {
 }
 
 #[test]
-fn profiles_of_performance_say_what_they_set() {
+fn performance_profiles_list_their_settings() {
     let dir = folder(CODES);
     write(&dir, "x.raw", &[1.0f32, 2.0]);
     let all = std::thread::available_parallelism().unwrap().get();

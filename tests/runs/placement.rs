@@ -10,7 +10,7 @@ use udo_test_support::page;
 const PAGE: &str = include_str!("../../docs/placement.md");
 
 #[test]
-fn commands_do_what_the_page_says() {
+fn pasted_blocks_of_the_page_run() {
     page::follow(PAGE);
 }
 
@@ -29,7 +29,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn subnets_have_names_in_what_machines_read() {
+fn json_output_names_subnets() {
     let dir = folder();
     let (code, out, error) =
         udo(&dir, &["explain", "m.graph", "--affinity", "second=gpu", "--json"]);
@@ -52,7 +52,7 @@ fn subnets_have_names_in_what_machines_read() {
 }
 
 #[test]
-fn what_cannot_be_placed_as_asked_is_said_before_anything_runs() {
+fn impossible_placements_are_reported_before_the_run() {
     let dir = folder();
     let run = ["run", "m.graph", "--input", "x=x.raw"];
     fs::write(dir.path().join("costs.json"), "{\"cores\": {}}").unwrap();
@@ -79,7 +79,7 @@ fn doctor(dir: &TempDir, flags: &[&str]) -> (Option<i32>, Value, String) {
 }
 
 #[test]
-fn all_cores_are_listed_with_what_runs_on_them() {
+fn all_cores_are_listed_with_their_nodes() {
     let dir = folder();
     let (code, said, error) = doctor(&dir, &[]);
     assert_eq!(code, Some(0), "{error}");
@@ -149,7 +149,7 @@ fn older_names_report_the_same_as_the_doctor() {
 }
 
 #[test]
-fn what_was_measured_places_a_model() {
+fn measured_costs_place_a_model() {
     let dir = folder();
     let (code, out, error) = udo(&dir, &["doctor", "--measure", "costs.json"]);
     assert_eq!(code, Some(0), "{error}");

@@ -68,7 +68,7 @@ fn of_thread(spans: &[Value], thread: u64) -> Vec<&Value> {
 }
 
 #[test]
-fn a_profile_has_a_span_for_each_step_and_what_was_planned() {
+fn profiles_have_a_span_for_each_step() {
     let dir = folder();
     let (code, _, errors) =
         udo(&dir, &["run", "m.graph", "--input", "x=x.npy", "--profile", "trace.json"]);

@@ -358,7 +358,7 @@ const SEVERAL_VERSIONS: &[&str] = &[
 ];
 
 #[test]
-fn crates_import_what_the_floor_plan_allows() {
+fn crates_import_only_allowed_crates() {
     let members: Vec<_> = packages().filter(|package| package["source"].is_null()).collect();
     let ours: BTreeSet<_> = members.iter().map(|package| text(&package["name"])).collect();
     assert_eq!(ours, FLOOR_PLAN.iter().map(|(name, _)| *name).collect(), "crates and floor plan");
@@ -377,7 +377,7 @@ fn crates_import_what_the_floor_plan_allows() {
 }
 
 #[test]
-fn built_in_operators_have_what_a_package_has() {
+fn built_in_operators_are_complete_packages() {
     let ops = packages().find(|package| package["name"] == "udo-ops").unwrap();
     let imports = list(&ops["dependencies"]).filter(|import| import["kind"].is_null());
     assert_eq!(
@@ -497,7 +497,7 @@ fn generated_libraries_and_the_generator_forbid_unsafe_code() {
 }
 
 #[test]
-fn rust_files_say_first_what_they_are_for() {
+fn rust_files_begin_with_their_purpose() {
     none(&paths(rust_files(), |file| !file.text.starts_with("//!")));
 }
 
@@ -709,7 +709,7 @@ fn dependencies_come_in_one_version() {
 
 /// Tests build programs and packages beside the workspace without the network.
 #[test]
-fn workspaces_beside_this_one_want_no_crate_that_nobody_fetches() {
+fn separate_workspaces_need_only_fetched_crates() {
     let crates = |file: &'static File| {
         let all = file.text.split("[[package]]").skip(1).map(move |entry| {
             let line = |key: &str| entry.lines().find(|line| line.starts_with(key)).unwrap_or("");

@@ -196,7 +196,7 @@ fn functions_end_where_they_begin() {
 }
 
 #[test]
-fn what_is_printed_from_a_reference_is_not_by_hand() {
+fn code_printed_from_a_reference_is_not_counted_as_handwritten() {
     let mark = "#[rustfmt::skip]";
     let text = format!("a\n{mark}\nmod of {{\n    fn b() {{\n    }}\n}}\nfn c() {{\n}}");
     assert_eq!(by_hand(&text), "a\n#[rustfmt::skip]\n\n\n\n\nfn c() {\n}");

@@ -221,7 +221,7 @@ fn inherent(line: &str) -> Option<String> {
 }
 
 #[test]
-fn what_is_reached_is_counted_once() {
+fn reachable_items_are_counted_once() {
     let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
     let files = [
         file(

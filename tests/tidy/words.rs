@@ -84,7 +84,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn items_have_names_that_say_what_they_are() {
+fn items_have_descriptive_names() {
     let mut faults = Vec::new();
     let mut unused: BTreeSet<_> = NAMED.iter().map(|&(path, name, _)| (path, name)).collect();
     for file in rust_files().filter(|file| !is_printed(&file.path)) {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_must_not_say_is_refused_with_its_line() {
+    fn invalid_lines_are_refused_by_number() {
         let cases = [
             (
                 "[[off]]\ncase = \"memory/heap\"",

@@ -464,7 +464,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn cases_have_names_of_their_own_and_say_what_holds() {
+    fn cases_have_unique_names_and_descriptions() {
         let names: BTreeSet<_> = CASES.iter().map(Case::full_name).collect();
         assert_eq!(names.len(), CASES.len());
         for case in CASES {

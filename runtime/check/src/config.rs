@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_speak_of_no_package_are_nobodys_config() {
+    fn files_without_a_package_are_not_configs() {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");
         std::fs::create_dir_all(config.join("old.json")).unwrap();

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_says_nothing() {
+    fn unknown_lines_are_ignored() {
         for source in [
             "",
             "y = x",

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_node_may_leave_out_is_compiled_both_ways() {
+    fn optional_inputs_are_compiled_present_and_absent() {
         assert_eq!(options("int HAS_NOTHING;"), [""]);
         let source = "#ifdef HAS_INPUT_1\n#endif\n#ifdef HAS_OUTPUT_0\n#if HAS_INPUT_1";
         assert_eq!(options(source), ["", " -DHAS_INPUT_1 -DHAS_OUTPUT_0"]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_yet_to_be_written_says_so_in_a_line_of_its_own() {
+    fn unimplemented_operators_are_reported_on_a_separate_line() {
         assert!(is_unwritten("// a\n#error \"A is not implemented yet: add code\"\n"));
         assert!(!is_unwritten("// #error not implemented yet\n#error \"other\"\n"));
     }

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn junit_has_what_failed_and_escapes_it() {
+    fn junit_reports_contain_escaped_failures() {
         let xml = report().to_junit();
         assert!(xml.contains("tests=\"3\" failures=\"1\" errors=\"1\""), "{xml}");
         assert!(xml.contains("uses the &quot;heap&quot; &lt;3&gt;"), "{xml}");

@@ -290,7 +290,7 @@ mod tests {
     use udo_api::Shape;
 
     #[test]
-    fn elements_stand_for_what_was_put_in() {
+    fn elements_convert_to_the_given_values() {
         for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
             let desc = TensorDesc::new(dtype, Shape::new(&[2]).unwrap());
             let mut bytes = Vec::new();

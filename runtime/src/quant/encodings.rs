@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn files_survive_a_round_trip() {
         let u8s = Levels::unsigned(Bits::Eight);
         let all = [
             encoded("x", Kind::Activation, u8s, &[(0.5, 128)]),

@@ -138,7 +138,7 @@ fn a_part_behind_is_cut_again() {
 }
 
 #[test]
-fn what_takes_no_bounded_extents_is_planned_for_those_of_the_run() {
+fn kernels_without_bounded_extents_are_planned_during_the_run() {
     let text = "graph places
   input x: f32[6]
   constant square: i64[2]{-1, 2}
@@ -193,7 +193,7 @@ const CHOICE: &str = "graph choice
 ";
 
 #[test]
-fn a_branch_that_wants_what_it_computes_is_planned_once_it_is_taken() {
+fn branches_with_computed_shapes_are_planned_when_taken() {
     let model = model(CHOICE);
     assert!(
         model.report().notices[0].contains("for the elements of \"is_flat\""),
@@ -294,7 +294,7 @@ fn a_shape_that_each_iteration_computes_is_planned_for_it() {
 }
 
 #[test]
-fn what_is_wrong_with_the_part_behind_is_said_in_the_run() {
+fn errors_of_later_segments_are_reported_by_the_run() {
     let text = "graph wrong
   input x: f32[2,3]
   input shape: i64[1]
@@ -338,7 +338,7 @@ fn nodes_without_a_seed_draw_numbers_of_their_own_and_the_same_in_every_session(
 }
 
 #[test]
-fn operators_that_nobody_has_are_missed_before_the_run() {
+fn unknown_operators_are_reported_before_the_run() {
     let error = refusal(
         "graph missing
   input x: f32[2,3]

@@ -186,7 +186,7 @@ fn a_fixed_model_takes_its_own_shapes_alone() {
 }
 
 #[test]
-fn what_the_user_fixes_is_no_longer_open() {
+fn fixed_dimensions_are_not_dynamic() {
     let mut options = CompileOptions::default();
     options.bind.dims.insert("seq".to_owned(), 2);
     let model = model(PRODUCT, &options);
@@ -198,7 +198,7 @@ fn what_the_user_fixes_is_no_longer_open() {
 }
 
 #[test]
-fn sessions_share_plans_and_plans_share_what_is_packed() {
+fn sessions_share_plans_and_plans_share_prepacked_weights() {
     let operators = built_in();
     let open =
         compile_graph(Graph::parse(PRODUCT).unwrap(), &operators, &CompileOptions::default())

@@ -12,7 +12,7 @@ use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::graph_files;
 
 #[test]
-fn nodes_become_what_their_files_say() {
+fn imported_nodes_match_their_files() {
     graph_files::check("graphs/folds", |graph| {
         let operators = built_in();
         let resolved = resolve_graph(graph, &operators, &BindOptions::default()).unwrap();
@@ -65,7 +65,7 @@ fn dequantized_weights_are_packed_once() {
 }
 
 #[test]
-fn what_is_large_folds_through_what_only_passes_it_on() {
+fn large_constants_fold_through_views() {
     let text = "graph g\n input x: f32[1,1024]\n constant quantized: i8[384,1024]{3}\n \
         constant scale: f32[]{0.5}\n w = DequantizeLinear@21(quantized, scale) # weights\n \
         t = Transpose@21(w) # turned\n y = MatMul@13(x, t) # product\n output y\n";

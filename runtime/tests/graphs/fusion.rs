@@ -326,7 +326,7 @@ fn parts_of_a_concat_are_written_where_they_are_computed() {
 }
 
 #[test]
-fn what_another_node_does_keeps_its_core_and_its_precision() {
+fn unrelated_nodes_keep_core_and_precision() {
     let mut net = Net::new();
     let sums = net.conv(net.x);
     let positive = net.node("Relu", &[sums]);
@@ -386,7 +386,7 @@ fn a_normalization_moves_the_bias() {
 }
 
 #[test]
-fn a_normalization_of_what_someone_else_reads_stays() {
+fn normalizations_with_other_consumers_are_not_fused() {
     let mut net = Net::new();
     let sums = net.conv(net.x);
     let y = net.batch_norm(sums);
@@ -411,7 +411,7 @@ fn a_normalization_of_what_someone_else_reads_stays() {
 }
 
 #[test]
-fn kernels_that_take_what_they_do_not_do_are_refused() {
+fn kernels_that_accept_unsupported_steps_are_refused() {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     let mut options = CompileOptions::default();
@@ -560,7 +560,7 @@ fn matrix_products_do_all_steps() {
 }
 
 #[test]
-fn explain_says_into_what_a_node_is_fused() {
+fn explain_names_the_node_that_absorbed_a_fused_node() {
     let mut net = Net::new();
     let sums = net.conv(net.x);
     let normal = net.batch_norm(sums);

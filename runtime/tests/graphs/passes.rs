@@ -20,7 +20,7 @@ fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<PassResult>) 
 }
 
 #[test]
-fn graphs_become_what_their_files_say() {
+fn imported_graphs_match_their_files() {
     graph_files::check("graphs/passes", |graph| {
         let (graph, _) = passed(graph, &PassOptions::default());
         graph.to_string()

@@ -230,7 +230,7 @@ fn steps(model: &Model) -> Vec<String> {
 }
 
 #[test]
-fn what_is_fused_for_a_shape_is_fused_for_a_range() {
+fn fusions_for_a_fixed_shape_also_hold_for_a_range() {
     let ranged = compiled(ATTENTION, &[("batch", 1..=3), ("seq", 1..=20)]);
     let names = steps(&ranged);
     let count = |op: &str| names.iter().filter(|name| *name == op).count();

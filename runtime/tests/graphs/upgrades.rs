@@ -14,7 +14,7 @@ use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::graph_files;
 
 #[test]
-fn nodes_become_what_their_files_say() {
+fn imported_nodes_match_their_files() {
     graph_files::check("graphs/upgrades", |graph| {
         let operators = built_in();
         let resolved = resolve_graph(graph, &operators, &BindOptions::default()).unwrap();
@@ -133,7 +133,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_a_newer_node_cannot_say_is_refused_by_name() {
+fn attributes_removed_in_newer_opsets_are_refused_by_name() {
     for (node, reason) in REFUSED {
         let text = format!(
             "graph g\n input x: f32[2,2]\n constant w: f32[2]{{1.0}}\n constant three: i32[3]{{1}}\n {node}\n output y\n"

@@ -144,7 +144,7 @@ fn slices_along_one_axis_are_read_where_they_lie() {
 }
 
 #[test]
-fn what_cannot_be_in_place_is_copied_by_itself() {
+fn outputs_that_cannot_be_in_place_are_copied() {
     // The input is the caller's, and one value is twice in the join.
     let (outputs, steps) = run("graph g
   input x: f32[2,2]

@@ -339,7 +339,7 @@ fn a_run_whose_extents_are_refused_fails_and_the_next_one_prepares_again() {
 }
 
 #[test]
-fn a_packed_input_is_absent_wherever_extents_are_told() {
+fn packed_inputs_are_absent_in_all_queries() {
     for text in [
         "graph fixed
           input x: f32[2]

@@ -85,7 +85,7 @@ fn an_output_that_no_machine_holds_is_refused_by_name() {
 }
 
 #[test]
-fn sessions_share_what_a_model_may_have() {
+fn sessions_share_the_memory_limit_of_their_model() {
     // Input, output and scratch, each at a multiple of 64.
     let bytes = compile("Scratch", None).unwrap().plan().unwrap().session_bytes();
     assert_eq!(bytes, 64 + 64 + 5000);
@@ -144,7 +144,7 @@ fn convolutions(count: usize) -> Graph {
 }
 
 #[test]
-fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
+fn prepacked_weights_count_towards_the_memory_limit() {
     for count in [1, 2, 10] {
         let operators = built_in();
         let graph = convolutions(count);

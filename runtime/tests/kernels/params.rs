@@ -140,7 +140,7 @@ fn a_tensor_keeps_its_type_and_shape() {
 }
 
 #[test]
-fn what_is_no_tensor_of_the_types_asked_for_is_refused() {
+fn tensors_of_other_types_are_refused() {
     let cases = [
         (Attr::Tensor(tensor(&[1], &[1.0f32])), "a tensor of f32"),
         (Attr::Ints(vec![1]), "a list of integers"),

@@ -47,7 +47,7 @@ const fn tried(optimized: u64) -> u64 {
 type Counts = BTreeMap<&'static str, usize>;
 
 #[test]
-fn plans_of_random_graphs_give_what_their_nodes_give() {
+fn random_plans_match_node_by_node_execution() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
     };

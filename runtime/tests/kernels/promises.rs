@@ -279,7 +279,7 @@ fn outputs_without_a_bit_are_owed_as_well() {
 }
 
 #[test]
-fn what_lies_between_rows_is_for_kernels_whose_rules_ask_for_it() {
+fn only_kernels_with_pitch_rules_see_strided_rows() {
     let session = |op: &str| {
         let text = format!(
             "graph join

@@ -90,7 +90,7 @@ fn contents() -> Contents {
 }
 
 #[test]
-fn model_files_say_what_they_have_not() {
+fn model_files_report_missing_parts() {
     let bytes = contents().to_bytes().unwrap();
     let networks = runtime().networks(&bytes, &LoadOptions::default()).unwrap();
     assert!(networks.is_model_file());
@@ -109,7 +109,7 @@ fn model_files_say_what_they_have_not() {
 }
 
 #[test]
-fn networks_have_what_was_packed_for_them() {
+fn networks_use_their_own_prepacked_weights() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Some(CacheOptions { dir: dir.path().to_owned(), version: 0 });
     let options = LoadOptions { cache, ..LoadOptions::default() };

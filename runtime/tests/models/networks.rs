@@ -335,7 +335,7 @@ fn files_of_other_formats_are_packed_once() {
 }
 
 #[test]
-fn what_a_model_file_was_prepared_with_is_used_for_its_stages() {
+fn prepacked_weights_of_a_model_file_serve_all_stages() {
     let folder = tempfile::tempdir().unwrap();
     let mut contents = packing(folder.path());
     let section = fresh().prepare(&contents).unwrap();

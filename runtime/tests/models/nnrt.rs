@@ -42,7 +42,7 @@ fn the_table_has_every_number_and_each_has_a_test() {
 }
 
 #[test]
-fn every_operation_refuses_what_it_does_not_have() {
+fn builder_operations_refuse_unknown_attributes() {
     let spec = TensorSpec::fixed(DType::F32, &[2]).unwrap();
     for op in OPS {
         let mut graph = GraphBuilder::new("one");

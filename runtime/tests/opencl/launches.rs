@@ -269,7 +269,7 @@ fn empty_tensors_launch_nothing() {
 }
 
 #[test]
-fn what_launches_cannot_be_is_refused_with_or_without_a_device() {
+fn invalid_launches_are_refused_with_and_without_a_device() {
     let cases = [
         ("Weighted", "no launch", "the kernel has no launches, expected at least one"),
         ("Weighted", "two launches", "the kernel has 2 launches and work items for 3"),

@@ -276,7 +276,7 @@ fn chain(error: &CompileError) -> String {
 }
 
 #[test]
-fn a_device_computes_what_work_items_compute() {
+fn devices_match_emulated_work_items() {
     for gpu_storage in [GpuStorage::F32, GpuStorage::F16] {
         for variant in ["plain", "local", "odd-local", "huge-local", "groups", "biased"] {
             for opencl in [OpenCl::Auto, OpenCl::Off] {
@@ -337,7 +337,7 @@ fn a_kernel_without_work_items_runs_on_a_device_or_nowhere() {
 }
 
 #[test]
-fn what_a_device_cannot_compile_is_an_error_and_never_runs_elsewhere() {
+fn kernels_that_do_not_compile_are_errors_and_do_not_fall_back() {
     let start = "node \"the_affine\": package Scaling's Affine does not run on OpenCL device ";
     // (variant, what the message says, has a build log)
     let cases = [

@@ -112,7 +112,7 @@ fn b17_every_flush_and_invalidation_of_a_network_is_needed() {
 }
 
 #[test]
-fn b17_what_the_cache_writes_back_by_itself_changes_nothing() {
+fn b17_spontaneous_write_back_of_cache_lines_changes_nothing() {
     let right = results(&compiled(NETWORK, &options(Coherence::Coherent, None)));
     for seed in 0..20 {
         let coherence = Coherence::NonCoherent { seed: Some(seed) };

@@ -247,7 +247,7 @@ fn an_encoding_does_not_reach_others_who_read_the_value() {
 }
 
 #[test]
-fn an_operator_that_keeps_an_encoding_copies_values_whatever_reads_them() {
+fn operators_that_keep_an_encoding_copy_values_for_all_consumers() {
     let on = |core| {
         let mut graph = Graph::new("kept");
         let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4)]);

@@ -250,7 +250,7 @@ fn operators_of_packages_have_a_fixed_number_of_tensors() {
 }
 
 #[test]
-fn layers_that_the_dsp_does_not_take_are_refused_whatever_passes_make_of_them() {
+fn unsupported_dsp_layers_are_refused_with_all_pass_settings() {
     let refused = [
         ("b = Elu@6(a) # l", "Elu", "ELU runs only on the CPU and the GPU"),
         (
@@ -309,7 +309,7 @@ fn an_operator_of_a_package_stands_for_a_layer_that_the_dsp_does_not_take() {
 }
 
 #[test]
-fn what_is_refused_falls_back_and_says_why() {
+fn refused_nodes_fall_back_with_a_reason() {
     let text = net(
         IMAGE,
         "c = Elu@6(a) # l\n  ci = QuantizeLinear@17(c, s, z)\n  d = DequantizeLinear@17(ci, s, z)\n  b = Sigmoid@13(d)",

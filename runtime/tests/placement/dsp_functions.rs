@@ -106,7 +106,7 @@ fn session(shape: fn(&mut Graph, &mut Node)) -> Session {
 }
 
 #[test]
-fn what_a_node_leaves_out_is_none() {
+fn omitted_optional_inputs_are_absent() {
     let mut session = session(|graph, node| {
         let rest = graph.add_input("rest", DType::F32, [DimSpec::Fixed(2)]);
         node.inputs.extend([None, Some(rest)]);
@@ -120,7 +120,7 @@ fn what_a_node_leaves_out_is_none() {
 }
 
 #[test]
-fn what_a_node_has_arrives() {
+fn inputs_and_attributes_reach_the_operator() {
     let mut session = session(|graph, node| {
         let inputs = ["bias", "first", "second"];
         let inputs = inputs.map(|name| graph.add_input(name, DType::F32, [DimSpec::Fixed(2)]));

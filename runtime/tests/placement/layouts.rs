@@ -220,7 +220,7 @@ fn scales_of_blocks_lie_in_the_layout_of_the_model() {
 }
 
 #[test]
-fn transposes_of_what_lies_so_anyway_are_none() {
+fn transposes_that_keep_the_memory_order_are_views() {
     let perm = |axes: [i64; 4]| [("perm", Attr::Ints(axes.to_vec()))];
     let mut net = Net::new(&[1, 2, 2, 3]);
     let first = net.node("Transpose", &[net.x], &perm([0, 3, 1, 2]));
@@ -240,7 +240,7 @@ fn transposes_of_what_lies_so_anyway_are_none() {
 }
 
 #[test]
-fn other_orders_take_what_comes() {
+fn other_orders_take_input_as_it_arrives() {
     for (perm, wanted) in [
         ([3, 2, 1, 0], [0., 5., 1., 6., 2., 7.]),
         ([0, 3, 2, 1], [0., 5., 1., 6., 2., 7.]),

@@ -77,7 +77,7 @@ fn pinned_nodes_follow_each_other_on_their_core() {
 }
 
 #[test]
-fn nothing_is_fused_across_what_is_pinned() {
+fn pinned_nodes_are_not_fused() {
     let steps = |affinity: &[&str]| {
         let model = compile(PRODUCT, &options(&[Core::CPU], affinity)).unwrap();
         (model.report().steps.len(), run(&model))
@@ -93,7 +93,7 @@ fn nothing_is_fused_across_what_is_pinned() {
 }
 
 #[test]
-fn what_is_pinned_runs_there_or_falls_back_and_says_so() {
+fn pinned_nodes_run_on_their_core_or_report_a_fallback() {
     let text = CHAINS.replace("Sigmoid@13(a0)", "Det@11(m)");
     let text =
         text.replace("a1 =", "m = Reshape@14(a0, two)\n  d =").replace("Tanh@13(a1)", "Tanh@13(d)");
@@ -185,7 +185,7 @@ fn brought(report: &Report) -> [usize; 2] {
 }
 
 #[test]
-fn a_view_goes_where_what_it_shows_is_made_and_read() {
+fn views_are_placed_with_their_producer_and_consumer() {
     for nodes in VIEWS {
         let text = of_view(nodes, "");
         let wanted = run(&compile(&text, &options(&[Core::CPU], &[])).unwrap());

@@ -185,7 +185,7 @@ fn functions_of_a_part_of_rows_read_that_part() {
 }
 
 #[test]
-fn what_it_costs_and_what_avoids_it_is_said_once() {
+fn the_cost_of_quantizing_and_its_remedy_are_reported_once() {
     let model = compile(network(), &[Core::DSP_V68], random(3)).unwrap();
     let said = notices(&model);
     for wanted in [
@@ -289,7 +289,7 @@ fn refused(text: &str, range_source: RangeSource) -> (String, ErrorCode) {
 }
 
 #[test]
-fn what_cannot_be_quantized_says_why() {
+fn models_that_cannot_be_quantized_are_refused_with_a_reason() {
     let dark = "graph g\n  input x: f32[2,4]\n  constant w: f32[4,2]{1,2,3,4,5,6,7,8}\n  constant no: f32[]{-1}\n  \
                 a = Abs@13(x)\n  n = Mul@14(a, no)\n  l = Log@13(n) # log\n  y = MatMul@13(l, w)\n  output y\n";
     let (error, code) = refused(dark, random(2));

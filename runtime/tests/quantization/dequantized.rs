@@ -319,7 +319,7 @@ fn values_that_are_asked_for_besides_are_given() {
 }
 
 #[test]
-fn what_has_no_form_in_numbers_is_refused_by_name() {
+fn operators_without_a_float_equivalent_are_refused_by_name() {
     let mut text = "graph g\n  input x: f32[1,2,4,4]\n".to_owned();
     encoding(&mut text, "a", 0.1, "u8", 120);
     text += &constant("w", ("u8", &[1, 2, 1, 1]), |x| (x * 50.0 + 60.0).round());

@@ -325,7 +325,7 @@ fn parts_of_a_value_for_ports_of_other_types_are_stored_alike() {
 }
 
 #[test]
-fn a_constant_beside_what_keeps_its_encoding_is_stored() {
+fn constants_next_to_encoding_preserving_nodes_are_quantized() {
     let graph = Graph::parse(LARGER).unwrap();
     let wanted = results(&compile(graph.clone(), &[Core::CPU]));
     let model = compile(graph, &[V73]);

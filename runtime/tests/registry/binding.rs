@@ -159,7 +159,7 @@ fn left_out_parameters_and_constant_inputs_take_their_defaults() {
 }
 
 #[test]
-fn a_constant_input_that_is_computed_is_a_constant_of_what_is_planned_in_the_run() {
+fn computed_constant_inputs_are_constants_of_segments_planned_during_the_run() {
     let computed = graph(|graph, node| {
         let z = graph.add_input("z", DType::F32, [DimSpec::Fixed(1)]);
         node.inputs.push(Some(z));
@@ -221,7 +221,7 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
 }
 
 #[test]
-fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
+fn undeclared_names_are_reported_with_the_declaring_line() {
     let help = |graph: Graph, packages: &[&'static PackageV1]| {
         let error = run(graph, packages, &CompileOptions::default()).unwrap_err();
         let CompileError::Resolve(error) = error else { unreachable!("it is about binding") };
@@ -290,7 +290,7 @@ fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
 }
 
 #[test]
-fn unknown_operators_and_open_shapes_say_what_to_do() {
+fn unknown_operators_and_dynamic_shapes_suggest_the_next_step() {
     let named = |op: &'static str| graph(move |_, node| op.clone_into(&mut node.op));
     let error = run(named("Blend"), &[], &CompileOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "node \"act\": no package has an operator \"Blend\"");

@@ -34,7 +34,7 @@ fn a_thousand_packages_are_found_in_order() {
 }
 
 #[test]
-fn what_cannot_be_used_is_skipped_with_a_reason() {
+fn unusable_packages_are_skipped_with_a_reason() {
     let folder = tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     scale_package(&at("good"));

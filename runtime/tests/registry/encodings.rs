@@ -34,7 +34,7 @@ fn inferred(operators: &Operators, x: TensorDesc) -> Result<TensorDesc, String> 
 }
 
 #[test]
-fn what_a_package_says_of_an_axis_is_copied() {
+fn per_axis_encodings_of_packages_are_copied() {
     let folder = tempdir().unwrap();
     let operators = operators(folder.path(), "0.5f,0.25f");
     let first = inferred(&operators, of_two()).unwrap();
@@ -44,7 +44,7 @@ fn what_a_package_says_of_an_axis_is_copied() {
 }
 
 #[test]
-fn what_a_package_says_of_an_axis_is_checked() {
+fn per_axis_encodings_of_packages_are_checked() {
     let folder = tempdir().unwrap();
     let cases = [
         ("1.0f", "has 1 scales for axis 0 of i8[2], expected 2"),

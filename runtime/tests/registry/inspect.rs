@@ -9,7 +9,7 @@ use udo_engine::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_
 use udo_test_support::packages::*;
 
 #[test]
-fn manifests_say_what_the_tables_hold() {
+fn manifests_match_the_tables() {
     let reg = Manifest::read(&scale().reg).unwrap().unwrap();
     assert_eq!((reg.package.as_str(), reg.version.as_str()), ("ScaleUdoPackage", "1.2.0"));
     assert_eq!(reg.heap, Tier::Trapped);

@@ -350,7 +350,7 @@ fn a_refused_library_never_runs() {
 }
 
 #[test]
-fn a_package_that_needs_what_the_runtime_lacks_is_refused_by_name() {
+fn packages_with_unknown_requirements_are_refused_by_name() {
     let folder = tempdir().unwrap();
     let manifest = c_manifest("", "").replace("\"needs\":[]", "\"needs\":[\"wings\"]");
     let path = c_package_with_manifest(folder.path(), &manifest, &[]);

@@ -177,7 +177,7 @@ fn submit_returns_while_a_kernel_is_at_work_and_waiting_for_some_time_leaves_it_
 
 /// B22.
 #[test]
-fn frames_at_runs_are_not_reserved_and_that_is_said() {
+fn frames_of_runs_are_not_reserved_and_this_is_reported() {
     let runtime = runtime();
     let text = text(13).replace("f32[2]", "f32[n]");
     let model = compile(&runtime, &text, &CompileOptions::default());
@@ -320,7 +320,7 @@ fn b19_two_threads_on_one_network_serialise_and_are_right() {
 
 /// Who waits for the workspace waits beside the queue, whose thread goes on with others.
 #[test]
-fn b19_a_run_that_waits_for_a_workspace_keeps_nobody_else_waiting() {
+fn b19_waiting_for_a_workspace_does_not_block_other_runs() {
     let runtime = runtime();
     let held = compile(&runtime, &text(5), &CompileOptions::default());
     let free = compile(&runtime, &text(6), &CompileOptions::default());
@@ -374,7 +374,7 @@ fn b19_a_callback_does_not_wait_for_a_workspace() {
 }
 
 #[test]
-fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
+fn runs_without_a_priority_have_that_of_their_model() {
     // One core, so that runs go one after the other.
     let one = DeviceSpec { cores: 1, ..DeviceSpec::new(Core::CPU) };
     let runtime = runtime_on(Devices::new(&[one]).unwrap());

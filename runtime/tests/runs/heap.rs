@@ -53,7 +53,7 @@ fn submitting_and_waiting_leave_the_heap_alone() {
 
 /// B22.
 #[test]
-fn what_is_reserved_is_not_taken_by_the_first_run() {
+fn reserved_memory_is_not_allocated_by_the_first_run() {
     let runtime = Runtime::new().unwrap();
     let text = "graph g\n  input x: f32[64]\n  y = Relu@14(x)\n  output y\n";
     let model = compile(&runtime, text, &CompileOptions::default());

@@ -304,7 +304,7 @@ fn place(model: &Model, given: &[DeviceTensor], output: &str) -> Option<DeviceTe
 }
 
 #[test]
-fn what_only_a_run_can_plan_is_right_in_one_place() {
+fn segments_planned_during_the_run_are_right_on_one_device() {
     let text = "graph g
   input x: i64[4]
   input n: i64[]
@@ -367,7 +367,7 @@ fn shapes_that_are_open_or_bounded_are_right_in_one_place() {
 }
 
 #[test]
-fn what_is_bounded_is_renewed_in_one_place_where_there_is_room_for_its_bounds() {
+fn bounded_outputs_are_reallocated_for_their_bounds() {
     // Nothing reads the input any more once the output is written.
     let text = "graph g\n  input x: f32[n]\n  a = Neg@13(x)\n  y = Exp@13(a)\n  output y\n";
     let runtime = Runtime::new().unwrap();
@@ -436,7 +436,7 @@ fn pairs_stay_with_their_model() {
 }
 
 #[test]
-fn what_cannot_be_a_pair_is_refused() {
+fn invalid_in_place_pairs_are_refused() {
     let runtime = Runtime::new().unwrap();
     let text = "graph g
   input x: f32[4]
@@ -491,7 +491,7 @@ fn what_cannot_be_a_pair_is_refused() {
 }
 
 #[test]
-fn what_is_not_exactly_in_the_place_of_its_pair_is_refused() {
+fn in_place_outputs_must_share_the_exact_range_of_their_input() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let text = CASES[0].text;

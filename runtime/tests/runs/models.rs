@@ -35,7 +35,7 @@ fn options(cores: &[Core]) -> CompileOptions {
 
 /// N01's run, on every kind of device.
 #[test]
-fn a_small_network_runs_on_every_device_and_gives_what_the_cpu_does() {
+fn a_small_network_matches_the_cpu_on_every_device() {
     let dsp = DeviceSpec {
         count: 2,
         coherence: Coherence::NonCoherent { seed: Some(7) },
@@ -96,7 +96,7 @@ type Case<'a> = (&'a [&'a DeviceTensor], &'a [Option<&'a DeviceTensor>], ErrorCo
 
 /// N23: what does not fit is refused by its place, and the session goes on.
 #[test]
-fn what_does_not_fit_is_refused_before_it_is_submitted() {
+fn runs_with_unfit_tensors_are_refused_before_submission() {
     let runtime = Runtime::new().unwrap();
     let model = compile(&runtime, ADD_RELU, &CompileOptions::default());
     let cpu = cpu(&runtime);
@@ -199,7 +199,7 @@ fn shapes_may_change_from_run_to_run() {
 }
 
 #[test]
-fn what_is_planned_in_a_run_is_so_in_one_that_is_submitted() {
+fn submitted_runs_plan_segments_during_the_run() {
     let text = "graph count
   input x: i64[3]
   constant zero: i64[]{0}

@@ -97,7 +97,7 @@ fn b23_a_session_has_tensors_of_its_own_that_are_never_copied() {
 }
 
 #[test]
-fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
+fn b23_tensors_in_another_layout_are_copied_and_counted() {
     let dsp = DeviceSpec {
         coherence: Coherence::NonCoherent { seed: Some(3) },
         ..DeviceSpec::new(udo_api::Core::DSP_V68)
@@ -218,7 +218,7 @@ fn b23_bounded_tensors_are_used_where_there_is_room_for_their_bounds() {
 
 /// An output that is an input, and two that are one.
 #[test]
-fn b23_what_two_want_to_be_is_copied_to_one_of_them() {
+fn b23_values_wanted_by_two_outputs_are_copied_to_one() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let text = "graph g

@@ -17,7 +17,7 @@ fn pool(model: &Model, count: usize, depth: usize) -> SessionPool {
 }
 
 #[test]
-fn threads_submit_to_one_pool_and_each_gets_what_is_its() {
+fn threads_that_share_a_pool_get_their_own_results() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     for text in ["f32[64]", "f32[n]"].map(|of| {
@@ -75,7 +75,7 @@ fn a_pool_takes_as_many_runs_as_all_its_sessions_and_is_busy_then() {
 }
 
 #[test]
-fn what_matters_most_goes_first_of_those_that_wait_for_a_session() {
+fn the_waiting_run_with_the_highest_priority_goes_first() {
     let runtime = gate::runtime();
     let cpu = cpu(&runtime);
     let model = compile(&runtime, &gate::text(12), &CompileOptions::default());
@@ -102,7 +102,7 @@ fn what_matters_most_goes_first_of_those_that_wait_for_a_session() {
 }
 
 #[test]
-fn a_pool_refuses_what_a_session_does() {
+fn pools_refuse_the_same_runs_as_sessions() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let text = "graph g\n  input x: f32[2]\n  y = Neg@13(x)\n  output y\n";

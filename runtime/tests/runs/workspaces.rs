@@ -214,7 +214,7 @@ fn b20_the_same_weights_loaded_twice_take_their_memory_once() {
 
 /// Constants that folding and passes make, packed ones and ones that calls read, in models that are loaded and of graphs.
 #[test]
-fn b20_what_is_made_of_the_same_weights_takes_its_memory_once() {
+fn b20_models_share_prepacked_weights() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let text = |name: &str| {

@@ -60,14 +60,14 @@ fn capture() -> Capture {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn files_survive_a_round_trip() {
     let capture = capture();
     assert_eq!(Capture::from_bytes(&capture.to_bytes()).unwrap(), capture);
     assert_eq!(capture.file_name(), "udo-Blend-dsp-v68-numbers-random.capture");
 }
 
 #[test]
-fn a_file_that_ends_early_is_refused_wherever_it_does() {
+fn truncated_files_are_refused_at_every_length() {
     let file = capture().to_bytes();
     for len in 0..file.len() {
         let error = Capture::from_bytes(&file[..len]).unwrap_err();
@@ -81,7 +81,7 @@ fn a_file_that_ends_early_is_refused_wherever_it_does() {
 }
 
 #[test]
-fn a_byte_that_is_another_is_noticed_wherever_it_is() {
+fn changed_bytes_are_detected_at_every_offset() {
     let file = capture().to_bytes();
     for at in 0..file.len() {
         for bit in [0, 7] {
@@ -120,7 +120,7 @@ fn edited(from: &str, to: &str) -> CaptureError {
 }
 
 #[test]
-fn what_a_header_must_not_say_is_refused_by_name() {
+fn invalid_header_fields_are_refused_by_name() {
     let cases = [
         ("\"version\":\"1\"", "\"version\":\"27\"", "version 27, expected 1"),
         ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"f33\\\"", "unknown type \"f33\""),

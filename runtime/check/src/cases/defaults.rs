@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_compared_whoever_says_them() {
+    fn defaults_of_config_and_package_are_compared() {
         let of = |value| of_config(&DefaultValue::Scalar(value));
         assert_eq!(of_schema(ValueKind::Float(0.1f32.into())), of(Scalar::Float(0.1)));
         assert_eq!(of_schema(ValueKind::Int(1)), of(Scalar::Int(1)));

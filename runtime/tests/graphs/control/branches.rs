@@ -41,7 +41,7 @@ fn the_branch_runs_that_the_truth_says() {
 }
 
 #[test]
-fn a_branch_has_what_ran_before_it_and_nothing_of_the_other_one() {
+fn branches_read_earlier_values_but_not_those_of_the_other_branch() {
     let text = choice(
         "capture x; a = Relu@14(x) # a; b = Neg@13(x) # b; d = Add@14(a, b) # d; output d",
         "capture x; b = Neg@13(x) # e; d = Neg@13(x) # f; e = Add@14(b, d) # g; output e",
@@ -74,7 +74,7 @@ fn results_lie_where_branches_write_them() {
 }
 
 #[test]
-fn what_is_there_before_is_not_overwritten_by_the_other_branch() {
+fn branches_do_not_overwrite_earlier_values() {
     // The first branch gives what it captures, or a view of that; both are read again behind.
     for first in ["capture x; output x", "capture x; a = Identity@21(x) # a; output a"] {
         let text = choice(

@@ -231,7 +231,7 @@ fn evaluate(lines: &[Line], values: &mut Vec<[f32; 4]>, trips: [i64; 3]) {
 }
 
 #[test]
-fn random_loops_compute_what_their_lines_say() {
+fn random_loops_match_their_description() {
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let (lines, end) = lines(&mut random, 2, 0);

@@ -147,7 +147,7 @@ fn a_refused_operation_leaves_the_graph_as_it_was() {
 }
 
 #[test]
-fn data_and_descriptions_are_said_once_and_fit() {
+fn tensor_data_is_set_once_and_must_match_its_description() {
     let (mut graph, [a, b, y]) = tensors();
     refused(graph.set_data(a, &[0; 15]), INVALID, "is given 15 bytes, expected 16");
     refused(graph.set_data(TensorId(7), &[]), INVALID, "there is no tensor 7");
@@ -196,7 +196,7 @@ fn inputs_and_outputs_are_tensors_of_their_own() {
 
 /// Checks the reason why an incomplete graph is refused; with the missing part it finishes.
 #[test]
-fn an_unfinished_graph_says_what_is_missing_and_goes_on() {
+fn unfinished_graphs_report_missing_parts_and_can_be_completed() {
     refused(GraphBuilder::new("empty").finish(), STATE, "graph \"empty\" has no tensors yet");
     let (graph, [a, b, y]) = tensors();
     let unfinished = graph.finish().unwrap_err();

@@ -240,7 +240,7 @@ fn numbers_that_pad_or_fill_for_a_maximum_do_not_widen_others() {
 }
 
 #[test]
-fn what_results_depend_on_is_no_mask() {
+fn masks_are_only_values_that_results_do_not_depend_on() {
     let fill = "  constant n: f32[]{-10000.0}\n";
     let wide = "  constant wide: i64[8]{0,0,2,2,0,0,2,2}\n";
     let cases = [

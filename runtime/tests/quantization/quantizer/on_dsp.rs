@@ -136,7 +136,7 @@ fn operators_before_others_run_on_the_dsp() {
 }
 
 #[test]
-fn what_is_stored_has_8_bits() {
+fn stored_values_have_8_bits() {
     for nodes in NODES.iter().chain(LAST) {
         let (graph, sets) = graph(&node(nodes, "x", "y"));
         let (quantized, _) = quantize(&graph, Settings::default(), &sets);
@@ -148,7 +148,7 @@ fn what_is_stored_has_8_bits() {
 }
 
 #[test]
-fn what_leaves_the_range_of_its_input_has_a_range_of_its_own() {
+fn outputs_outside_of_the_input_range_have_their_own_range() {
     let cases = [
         ("LpPool@17(h) kernel_shape=[3,3] p=1", true),
         ("LpPool@17(h) kernel_shape=[2,2]", true),
@@ -233,7 +233,7 @@ fn copies_leave_no_step() {
 }
 
 #[test]
-fn what_cuts_off_elsewhere_than_the_range_ends_is_a_table_behind() {
+fn clips_within_the_range_become_lookup_tables() {
     for (bounds, count) in [("less, more", 1), ("half, more", 1), ("less", 0), ("_, half", 0)] {
         let nodes = format!("  h = Conv@17(x, w)\n  y = Clip@17(h, {bounds})\n");
         let (own, sets) = graph(&nodes);

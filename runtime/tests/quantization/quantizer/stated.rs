@@ -37,7 +37,7 @@ fn settings(text: &str) -> Settings {
 }
 
 #[test]
-fn ranges_below_the_least_width_are_told_with_what_is_lost() {
+fn ranges_below_the_least_width_are_reported_with_their_loss() {
     let text = "graph g\n  input x: f32[1,2,4,4]\n  constant w: f32[3,2,1,1]{0.5,-0.25, 1.0,0.75, -0.5,0.125}\n  \
                 y = Conv@17(x, w)\n  output y\n";
     let graph = Graph::parse(text).unwrap();
