@@ -48,7 +48,7 @@ pub use crate::{
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},
     view::OPENCL_SUPPORT,
     write::{
-        Begun, Change, Drift, Foreign, Origin, Report, Update, Waiting, WriteError, apply_all,
-        read_origin, recover, survey, there, write,
+        Begun, Change, Drift, ExistingFolder, Origin, Report, Update, Waiting, WriteError,
+        apply_all, read_origin, recover, survey, there, write,
     },
 };

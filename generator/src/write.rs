@@ -25,7 +25,7 @@ pub use outcome::{Begun, Change, Drift, Report, Waiting};
 
 /// How to treat a folder that is not a package of `udo new`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Foreign {
+pub enum ExistingFolder {
     /// Refuse it.
     #[default]
     Refuse,
@@ -108,17 +108,17 @@ struct Write {
 ///
 /// # Errors
 /// The folder is not a package of `udo new`, or the system refuses; nothing has changed then.
-pub fn write(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Report, WriteError> {
-    survey(tree, dir, foreign)?.apply()
+pub fn write(tree: &Tree, dir: &Path, policy: ExistingFolder) -> Result<Report, WriteError> {
+    survey(tree, dir, policy)?.apply()
 }
 
 /// Determines the changes that writing `tree` to the folder `dir` would make.
 ///
 /// # Errors
 /// The folder is not a package of `udo new`, or cannot be read.
-pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, WriteError> {
+pub fn survey(tree: &Tree, dir: &Path, policy: ExistingFolder) -> Result<Update, WriteError> {
     recover(dir)?;
-    let old = existing(tree, dir, foreign)?;
+    let old = existing(tree, dir, policy)?;
     let mut report = Report::new(&tree.package, dir);
     let (mut writes, mut stamped) = (Vec::new(), Vec::new());
     let mut marker = Marker::for_tree(tree);
@@ -239,7 +239,7 @@ pub fn recover(dir: &Path) -> Result<(), WriteError> {
 }
 
 /// Returns the marker of the existing package, or an empty one.
-fn existing(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Marker, WriteError> {
+fn existing(tree: &Tree, dir: &Path, policy: ExistingFolder) -> Result<Marker, WriteError> {
     let nothing = Marker::new(&tree.package);
     match fs::symlink_metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(nothing),
@@ -253,11 +253,11 @@ fn existing(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Marker, WriteEr
     let found = text_at(dir, &dir.join(marker::FILE))?;
     let marker = found.as_deref().and_then(Marker::read);
     let is_empty = fs::read_dir(dir).map_err(WriteError::io(dir))?.next().is_none();
-    match (marker, foreign) {
+    match (marker, policy) {
         (Some(marker), _) if marker.package == tree.package => Ok(marker),
-        (_, Foreign::Adopt) => Ok(nothing),
-        (None, Foreign::Refuse) if is_empty => Ok(nothing),
-        (_, Foreign::Refuse) => Err(WriteError::NotOurs { dir: dir.to_owned() }),
+        (_, ExistingFolder::Adopt) => Ok(nothing),
+        (None, ExistingFolder::Refuse) if is_empty => Ok(nothing),
+        (_, ExistingFolder::Refuse) => Err(WriteError::NotOurs { dir: dir.to_owned() }),
     }
 }
 

@@ -409,7 +409,7 @@ impl Executor {
                 tensors.wrapping_add(self.first_tensor[index]),
                 (step.inputs.len(), step.outputs.len()),
                 owed,
-                &self.scratch[Memory::of_core(step.core)],
+                &self.scratch[Memory::for_core(step.core)],
                 self.pool.table(),
             ));
             let of_library = step.guard.unwrap_or(OWN_GUARD);

@@ -31,7 +31,7 @@ pub use epilogue::{Activation, EpilogueOp};
 pub use finalize::{AcceptCx, FinalizeCx};
 pub use infer::InferCx;
 pub use io::{Extents, Geometry, InputShapes, Inputs, Io, Outputs, Pair, Scratch};
-pub(crate) use io::{Owed, to_prepare};
+pub(crate) use io::{Pending, to_prepare};
 pub use node::{Node, resolve_axis};
 pub use pack::{FillFn, Packed, PackedConstants, Sources};
 pub use parallel::Parallel;

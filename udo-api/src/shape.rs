@@ -100,7 +100,7 @@ impl Shape {
     ///
     /// # Errors
     /// More than eight dimensions, or more elements than an address can count.
-    pub fn of_dims(dims: &[Dim]) -> Result<Self, Error> {
+    pub fn from_dims(dims: &[Dim]) -> Result<Self, Error> {
         let mut shape = Self::new(&[])?;
         for &dim in dims {
             if shape.rank() == MAX_RANK {
@@ -113,6 +113,15 @@ impl Shape {
         }
         shape.checked_len()?;
         Ok(shape)
+    }
+
+    /// The former name of [`Shape::from_dims`].
+    ///
+    /// # Errors
+    /// As [`Shape::from_dims`].
+    #[doc(hidden)]
+    pub fn of_dims(dims: &[Dim]) -> Result<Self, Error> {
+        Self::from_dims(dims)
     }
 
     fn push(&mut self, dim: Dim) {
@@ -234,7 +243,7 @@ mod tests {
 
     #[test]
     fn open_dimensions_are_known_in_a_plan() {
-        let open = Shape::of_dims(&[Dim::Open(2), Dim::Fixed(6)]).unwrap();
+        let open = Shape::from_dims(&[Dim::Open(2), Dim::Fixed(6)]).unwrap();
         assert_eq!(open.iter().collect::<Vec<_>>(), [Dim::Open(2), Dim::Fixed(6)]);
         assert!(open.is_fixed() && open.is_sound());
         assert_eq!(open, Shape::new(&[2, 6]).unwrap());
@@ -255,7 +264,7 @@ mod tests {
 
     #[test]
     fn bounds_show() {
-        let shape = Shape::of_dims(&[Dim::Fixed(2), Dim::UpTo(6)]).unwrap();
+        let shape = Shape::from_dims(&[Dim::Fixed(2), Dim::UpTo(6)]).unwrap();
         assert_eq!(shape.to_string(), "[2,<=6]");
         assert_eq!(shape.dim(1), Some(Dim::UpTo(6)));
         assert!(!shape.is_fixed());

@@ -82,7 +82,7 @@ impl TensorDesc {
         let dims = order.iter().map(|&axis| self.shape.dim(axis)).collect::<Option<Vec<_>>>()?;
         let names_all = (0..self.rank()).all(|axis| order.contains(&axis));
         let shape =
-            Shape::of_dims(&dims).ok().filter(|_| names_all && dims.len() == self.rank())?;
+            Shape::from_dims(&dims).ok().filter(|_| names_all && dims.len() == self.rank())?;
         let mut turned = self.with_shape(shape);
         if let Some(encoding) = self.axis_encoding {
             let axis = order.iter().position(|&axis| axis == encoding.axis())?;
@@ -212,7 +212,7 @@ mod tests {
     use crate::shape::Dim;
 
     fn shape(dims: &[Dim]) -> Shape {
-        Shape::of_dims(dims).unwrap()
+        Shape::from_dims(dims).unwrap()
     }
 
     #[test]

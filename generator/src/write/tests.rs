@@ -53,7 +53,7 @@ impl Place {
     }
 
     fn write(&self, edits: &[(&str, &str)]) -> Report {
-        write(&tree(edits), &self.dir, Foreign::Refuse).unwrap()
+        write(&tree(edits), &self.dir, ExistingFolder::Refuse).unwrap()
     }
 
     fn append(&self, path: &str, text: &str) -> String {
@@ -86,7 +86,7 @@ fn a_kernel_outlives_the_first_of_the_architectures_that_share_it() {
     };
     let write = |edits: &[(&str, &str)]| {
         let tree = tree_beside(edits, &there(&place.dir).unwrap());
-        write(&tree, &place.dir, Foreign::Refuse).unwrap()
+        write(&tree, &place.dir, ExistingFolder::Refuse).unwrap()
     };
     let [first, second] = ["DSP_V68", "DSP_V73"].map(|of| format!("{of}/src/ops/first.rs"));
     write(&[(cores, &with("\"v68\", \"v73\""))]);
@@ -212,7 +212,7 @@ fn generated_files_that_lie_elsewhere_now_are_moved_unless_they_were_edited() {
     }
 
     // A failure puts back what is removed already.
-    let update = survey(&tree(&[]), &place.dir, Foreign::Refuse).unwrap();
+    let update = survey(&tree(&[]), &place.dir, ExistingFolder::Refuse).unwrap();
     assert!(update.report.stale().contains(&(old[0], "moved")));
     fs::remove_file(place.dir.join(old[1])).unwrap();
     fs::create_dir(place.dir.join(old[1])).unwrap();
@@ -290,7 +290,8 @@ fn a_changed_reference_drifts_in_all_files_that_are_printed_from_it() {
     let formula = place.text("common/formulas/first.rs");
     let drifted = |edits: &[(&str, &str)]| -> Vec<String> {
         let there = there(&place.dir).unwrap();
-        let report = write(&tree_beside(edits, &there), &place.dir, Foreign::Refuse).unwrap();
+        let report =
+            write(&tree_beside(edits, &there), &place.dir, ExistingFolder::Refuse).unwrap();
         report.drifted.into_iter().map(|drift| drift.file).collect()
     };
     assert_eq!(drifted(&before), Vec::<String>::new());
@@ -342,11 +343,11 @@ fn a_foreign_folder_is_refused_or_adopted_without_loss() {
         fs::write(place.dir.join(path), "foreign\n").unwrap();
     }
     let before = place.listing();
-    let error = write(&tree(&[]), &place.dir, Foreign::Refuse).unwrap_err();
+    let error = write(&tree(&[]), &place.dir, ExistingFolder::Refuse).unwrap_err();
     assert!(matches!(error, WriteError::NotOurs { .. }), "{error}");
     assert_eq!(place.listing(), before);
 
-    let report = write(&tree(&[]), &place.dir, Foreign::Adopt).unwrap();
+    let report = write(&tree(&[]), &place.dir, ExistingFolder::Adopt).unwrap();
     assert_eq!(report.saved, [("Cargo.toml".to_owned(), "Cargo.toml.edited".to_owned())]);
     for path in ["Cargo.toml.edited", "notes.txt", CPU] {
         assert_eq!(place.text(path), "foreign\n", "{path}");
@@ -374,7 +375,7 @@ fn links_are_never_followed() {
         fs::rename(&path, &outside).unwrap();
         symlink(&outside, &path).unwrap();
         let before = place.listing();
-        for foreign in [Foreign::Refuse, Foreign::Adopt] {
+        for foreign in [ExistingFolder::Refuse, ExistingFolder::Adopt] {
             let error = write(&tree(&[second_op()]), &place.dir, foreign).unwrap_err();
             assert!(matches!(error, WriteError::Link { .. }), "{trap:?}: {error}");
         }
@@ -388,7 +389,7 @@ fn planned_paths_stay_inside() {
     for path in ["../evil", "/evil", "a/../../evil", "a//b", "./a", ""] {
         let file = File { path: path.to_owned(), contents: String::new(), owner: Owner::Generator };
         let tree = Tree { files: vec![file], ..tree(&[]) };
-        let error = write(&tree, &place.dir, Foreign::Refuse).unwrap_err();
+        let error = write(&tree, &place.dir, ExistingFolder::Refuse).unwrap_err();
         assert!(matches!(error, WriteError::Outside { .. }), "{path:?}: {error}");
     }
     assert_eq!(place.listing().len(), 1);
@@ -399,13 +400,13 @@ fn a_failure_half_way_leaves_everything_as_it_was() {
     let place = Place::new();
     place.write(&[]);
     let before = place.listing();
-    let update = survey(&tree(&[second_op()]), &place.dir, Foreign::Refuse).unwrap();
+    let update = survey(&tree(&[second_op()]), &place.dir, ExistingFolder::Refuse).unwrap();
     // Somebody makes a folder where a file is about to go.
     let late = place.dir.join("reg/src/schema/second.rs");
     fs::create_dir(&late).unwrap();
     // Another package that would be written at the same time is not written either.
     let other = place.dir.with_file_name("other");
-    let other = survey(&tree(&[]), &other, Foreign::Refuse).unwrap();
+    let other = survey(&tree(&[]), &other, ExistingFolder::Refuse).unwrap();
     assert!(matches!(apply_all(vec![other, update]).unwrap_err(), WriteError::Io { .. }));
     fs::remove_dir(&late).unwrap();
     assert_eq!(place.listing(), before);
@@ -436,7 +437,7 @@ fn a_package_keeps_its_configs_in_the_order_in_which_they_were_read() {
     };
     let tree = plan(&config.packages[0], &options).unwrap();
     let place = Place::new();
-    write(&tree, &place.dir, Foreign::Refuse).unwrap();
+    write(&tree, &place.dir, ExistingFolder::Refuse).unwrap();
     assert!(place.text("Cargo.toml").contains("\nudo-api = \"0.1.0\"\n"));
     let made = read_origin(&place.dir).unwrap().unwrap();
     let names: Vec<_> = made.configs.iter().map(|(path, _)| path.file_name().unwrap()).collect();
@@ -448,7 +449,7 @@ fn a_package_keeps_its_configs_in_the_order_in_which_they_were_read() {
         made.configs.iter().map(|(path, text)| Source { path, text }).collect();
     let options = Options { configs: &sources, ..options };
     let again = plan(&read(&sources, Mode::Strict).unwrap().0.packages[0], &options).unwrap();
-    let stale = survey(&again, &place.dir, Foreign::Refuse).unwrap().report;
+    let stale = survey(&again, &place.dir, ExistingFolder::Refuse).unwrap().report;
     assert_eq!(stale.stale(), []);
     assert_eq!(read_origin(place.dir.parent().unwrap()).unwrap(), None);
 }
@@ -462,7 +463,7 @@ fn accepting_sets_fingerprints_and_nothing_else() {
     let bare = own.lines().filter(|line| !line.contains("config ")).collect::<Vec<_>>().join("\n");
     fs::write(place.dir.join("reg/src/ops/first.rs"), &bare).unwrap();
     let changed = tree(&[("\"axis\"", "\"pivot\"")]);
-    let update = survey(&changed, &place.dir, Foreign::Refuse).unwrap().accept();
+    let update = survey(&changed, &place.dir, ExistingFolder::Refuse).unwrap().accept();
     let report = update.apply().unwrap();
     assert!(report.accepted.contains(&CPU.to_owned()), "{report:?}");
     // A file without a fingerprint says nothing of what it was written for.

@@ -470,7 +470,7 @@ impl Search<'_> {
                 && candidate(kernel).rule(Side::Input, port).is_some_and(PortRule::takes_bounded);
             let shape: Vec<Dim> =
                 own.iter().map(|&n| if bounded { Dim::UpTo(n) } else { Dim::Fixed(n) }).collect();
-            let mut desc = TensorDesc::new(dtype, Shape::of_dims(&shape).ok()?);
+            let mut desc = TensorDesc::new(dtype, Shape::from_dims(&shape).ok()?);
             if let Some(encoding) = input_encoding(dtype, port).filter(|_| is_quantized) {
                 desc = desc.with_encoding(encoding);
             }

@@ -444,7 +444,7 @@ impl Plan {
         let machine = machine(Core::CPU, &profile, threads);
         let device = lowered.device;
         unify::unify(&mut lowered, options, |desc, is_on_device| match device {
-            Some(device) if is_on_device => Ok(FinalizedKernel::hosted(CopyThere(device))),
+            Some(device) if is_on_device => Ok(FinalizedKernel::from_kernel(CopyThere(device))),
             Some(_) | None => lowering::copy(desc, machine),
         })?;
         gap::insert(&mut lowered, options.row_gap);
@@ -638,7 +638,7 @@ fn scratch(steps: &[Step], profile: &Profile) -> PerMemory<usize> {
         let workspace = step.kernel.workspace();
         let fast_bytes = fast_memory(step.core, profile).unwrap_or_default();
         let needed = if workspace.wants_all_vtcm() { fast_bytes } else { workspace.bytes() };
-        let slot: &mut usize = &mut bytes[Memory::of_core(step.core)];
+        let slot: &mut usize = &mut bytes[Memory::for_core(step.core)];
         *slot = needed.max(*slot);
     }
     bytes

@@ -6,7 +6,7 @@ pub mod cache_maintenance;
 mod format;
 pub mod iterations;
 mod memory;
-pub mod on_values;
+pub mod on_quantized;
 pub mod opencl;
 pub mod relayout;
 

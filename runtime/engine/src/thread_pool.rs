@@ -202,7 +202,7 @@ impl Pool {
     pub fn parallel(&self) -> Parallel<'_> {
         let table = self.shared_table();
         // SAFETY: `table.run` is `run`, and `table.ctx` the team that it wants, which lives while `self` is borrowed.
-        unsafe { Parallel::of_table(table) }
+        unsafe { Parallel::from_table(table) }
     }
 
     /// Returns the table for kernels. Its address is valid as long as the pool.

@@ -147,7 +147,7 @@ fn constants(
 ) -> Result<Vec<SharedCharges>, PlanMemoryError> {
     let mut of = PerMemory::from_fn(|_| BTreeMap::<usize, u64>::new());
     for step in &plan.steps {
-        let all = &mut of[Memory::of_core(step.core)];
+        let all = &mut of[Memory::for_core(step.core)];
         let read = step.inputs.iter().filter_map(|operand| match &operand.place {
             Some(Place::Constant(tensor)) => Some(tensor.bytes()),
             Some(Place::Window(_) | Place::Device(_)) | None => None,

@@ -263,7 +263,7 @@ impl Runtime {
             |reason| LoadError::ModelFile { name: "model".to_owned(), reason: Box::new(reason) };
         let bytes = contents.to_bytes().map_err(failed)?;
         let container = Container::read(&ModelBytes::copy_of(&bytes)).map_err(failed)?;
-        let cache = Cache::of_contents(contents.clone())?;
+        let cache = Cache::for_contents(contents.clone())?;
         let mut resources = self.resources.clone();
         resources.constants.use_cache(&cache);
         let mut models = Vec::new();
@@ -401,7 +401,7 @@ mod tests {
     /// Returns the address of a constant's elements in a graph that a runtime loads from these bytes.
     fn constant(runtime: &Runtime, text: &str) -> (Graph, usize) {
         let mut graph = Graph::parse(text).unwrap();
-        let source = ModelSource::of_bytes(ModelBytes::copy_of(text.as_bytes()));
+        let source = ModelSource::from_bytes(ModelBytes::copy_of(text.as_bytes()));
         runtime.share(&mut graph, &source);
         let constants = graph.values.iter().find_map(|value| match &value.source {
             Source::Constant(tensor) => Some(tensor.bytes().as_ptr().addr()),

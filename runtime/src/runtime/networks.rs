@@ -108,7 +108,7 @@ impl Runtime {
         options: &LoadOptions,
     ) -> Result<Networks, LoadError> {
         let import = self.reading_for(options);
-        let bytes = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
+        let bytes = ModelSource::from_bytes(ModelBytes::copy_of(bytes));
         self.networks_of(bytes, "model", LoadOptions { import, ..options.clone() })
     }
 

@@ -139,7 +139,7 @@ impl Op for Counted {
         for i in 0..cx.input_count() {
             len += cx.input(i)?.len();
         }
-        cx.set_output(0, first.with_shape(Shape::of_dims(&[Dim::UpTo(len)])?))
+        cx.set_output(0, first.with_shape(Shape::from_dims(&[Dim::UpTo(len)])?))
     }
 }
 

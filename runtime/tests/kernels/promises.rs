@@ -76,7 +76,7 @@ fn like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {
 
 fn at_most_input(cx: &mut InferCx<'_>) -> Result<(), Error> {
     let x = cx.input(0)?;
-    cx.set_output(0, x.with_shape(Shape::of_dims(&[Dim::UpTo(x.len())])?))
+    cx.set_output(0, x.with_shape(Shape::from_dims(&[Dim::UpTo(x.len())])?))
 }
 
 fn empty(cx: &mut InferCx<'_>) -> Result<(), Error> {

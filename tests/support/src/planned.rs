@@ -414,7 +414,7 @@ impl Op for Rest {
             Dim::UpTo(_) => return Err(Error::new("expected a fixed axis")),
             known => dims[axis] = known.with(known.bound() - start),
         }
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

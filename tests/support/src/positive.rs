@@ -16,7 +16,7 @@ impl Op for Positive {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        cx.set_output(0, x.with_shape(Shape::of_dims(&[Dim::UpTo(x.len())])?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&[Dim::UpTo(x.len())])?))
     }
 }
 

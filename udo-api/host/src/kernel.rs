@@ -59,7 +59,7 @@ impl Drop for FinalizedKernel {
 
 impl FinalizedKernel {
     /// Wraps a kernel of the host, without geometry, behind the functions that packages use.
-    pub fn hosted<K: Kernel>(kernel: K) -> Self {
+    pub fn from_kernel<K: Kernel>(kernel: K) -> Self {
         let workspace = kernel.workspace();
         Self {
             vtable: kernel_vtable::<K>(),
@@ -80,7 +80,7 @@ impl FinalizedKernel {
     /// Replaces this kernel by one of the host's, which gets the packed constants and the ties of this one.
     #[must_use]
     pub fn hosted_by<K: Kernel>(mut self, kernel: K) -> Self {
-        let mut hosted = Self::hosted(kernel);
+        let mut hosted = Self::from_kernel(kernel);
         hosted.jobs = std::mem::take(&mut self.jobs);
         hosted.kept = std::mem::take(&mut self.kept);
         hosted.work = self.work;

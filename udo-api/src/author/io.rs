@@ -4,7 +4,7 @@ mod check;
 mod geometry;
 mod inputs;
 mod outputs;
-mod owed;
+mod pending;
 mod scratch;
 
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 pub use geometry::Geometry;
 pub use inputs::{InputShapes, Inputs};
 pub use outputs::{Extents, Outputs};
-pub(crate) use owed::Owed;
+pub(crate) use pending::Pending;
 pub use scratch::Scratch;
 
 use super::pack::PackedConstants;
@@ -67,7 +67,7 @@ impl<'a> Io<'a> {
     /// The pointers of `args`, and those behind them, must be valid for `'a` as the ABI says: each output's memory is
     /// accessed only through it and through the input that it is paired with.
     #[inline]
-    pub(crate) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Owed) -> Self {
+    pub(crate) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Pending) -> Self {
         let inputs = usize::from(args.input_count);
         let outputs = usize::from(args.output_count);
         // SAFETY: `tensors` points to `input_count` arguments, then to those of the outputs.
@@ -85,7 +85,7 @@ impl<'a> Io<'a> {
             outputs,
             scratch: Scratch { ptr: args.scratch, left: args.scratch_bytes, marker: PhantomData },
             // SAFETY: the functions of the table follow the ABI during the call.
-            parallel: unsafe { Parallel::of_table(parallel) },
+            parallel: unsafe { Parallel::from_table(parallel) },
             packed: PackedConstants::new(packed),
             geometry: Geometry {
                 ptr: args.geometry,

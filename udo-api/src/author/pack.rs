@@ -135,7 +135,7 @@ unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
     // SAFETY: `parallel` is null or points to a table that is valid during the call.
     let table = unsafe { args.parallel.as_ref() };
     // SAFETY: the functions of a host's table keep to the ABI during the call.
-    let sources = Sources { sources, parallel: unsafe { Parallel::of_table(table) } };
+    let sources = Sources { sources, parallel: unsafe { Parallel::from_table(table) } };
     let target: &mut [D] = if args.target_bytes == 0 {
         &mut []
     } else {

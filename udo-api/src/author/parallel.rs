@@ -63,7 +63,7 @@ impl<'a> Parallel<'a> {
     ///
     /// # Safety
     /// The functions of the table follow the ABI for the lifetime of the borrow.
-    pub const unsafe fn of_table(table: Option<&'a ParallelTable>) -> Self {
+    pub const unsafe fn from_table(table: Option<&'a ParallelTable>) -> Self {
         Self { table }
     }
 

@@ -145,7 +145,7 @@ pub struct TypedTensor<'k, T> {
 
 /// The stored form of a list of strings.
 #[derive(Debug)]
-pub struct KeptTexts(Box<[Box<str>]>);
+pub struct OwnedStrings(Box<[Box<str>]>);
 
 /// The stored form of a tensor parameter.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl DspKept for Box<str> {
     }
 }
 
-impl DspKept for KeptTexts {
+impl DspKept for OwnedStrings {
     type Given<'k> = Strings<'k>;
 
     fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
@@ -242,7 +242,7 @@ macro_rules! kept {
 
 kept! {
     [] &str => Box<str>;
-    [] Strings<'_> => KeptTexts;
+    [] Strings<'_> => OwnedStrings;
     [<T: Element>] TypedTensor<'_, T> => KeptTensor<T>;
 }
 

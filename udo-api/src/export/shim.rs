@@ -8,7 +8,7 @@ use crate::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, InferArgs, KernelDef, KernelVTable, NeededBytes,
     NeedsArgs, OpDef, OpSchema, Workspace, report,
 };
-use crate::author::{AcceptCx, FinalizeCx, InferCx, InputShapes, Io, Owed, to_prepare};
+use crate::author::{AcceptCx, FinalizeCx, InferCx, InputShapes, Io, Pending, to_prepare};
 use crate::core::Core;
 use crate::error::{Error, ExecError};
 use crate::guard;
@@ -129,7 +129,7 @@ pub(super) unsafe fn execute_with<S>(
     body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
 ) -> u32 {
     let body = |state: &S, args: &ExecArgs| {
-        let owed = Owed::new(args);
+        let owed = Pending::new(args);
         // SAFETY: the host keeps `tensors`, `packed`, `geometry` and `parallel` valid during the call.
         let io = unsafe { Io::from_raw(args, &owed) };
         body(state, io)?;

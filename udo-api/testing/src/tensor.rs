@@ -67,7 +67,7 @@ impl Tensor {
     #[must_use]
     #[track_caller]
     pub fn bounded(self, dims: &[Dim]) -> Self {
-        Self { desc: self.desc.with_extents(shape(Shape::of_dims(dims))), ..self }
+        Self { desc: self.desc.with_extents(shape(Shape::from_dims(dims))), ..self }
     }
 
     /// Returns type, shape with its bounds, and encoding.

@@ -293,7 +293,7 @@ fn each_of_two_outputs_says_its_extents() {
         high.set_shape(&[highs])
     }
 
-    let bound = Shape::of_dims(&[Dim::UpTo(5)]).unwrap();
+    let bound = Shape::from_dims(&[Dim::UpTo(5)]).unwrap();
     let kernel = KernelDef::new::<SplitDsp>("Split", V68).ports(BOUNDED);
     let bench = Bench::kernel(kernel).input(tensor(&[5], &[-1i8, 2, -3, -4, 5]));
     let outputs = bench.output(DType::U8, bound).output(DType::I32, bound).all();
@@ -350,7 +350,7 @@ fn again(
 #[test]
 fn what_is_borrowed_of_extents_stays_when_they_are_set() {
     const RULES: &[PortRule] = &[output(0, types::U8).bounded()];
-    let bounded = Shape::of_dims(&[Dim::UpTo(5), Dim::Fixed(0)]).unwrap();
+    let bounded = Shape::from_dims(&[Dim::UpTo(5), Dim::Fixed(0)]).unwrap();
     let kernel = Bench::kernel(KernelDef::new::<AgainDsp>("Again", V68).ports(RULES));
     let y = kernel.input(quantized([1, 2], 1.0)).output(DType::U8, bounded).one();
     assert_eq!(y.dims(), [3, 0]);

@@ -43,7 +43,7 @@ pub(super) fn desc(value: &Value) -> Result<TensorDesc, Wrong> {
         return Err("found a tensor of strings, expected numbers".to_owned());
     }
     let dims: Result<Vec<Dim>, Wrong> = list(&value["dims"])?.iter().map(dim).collect();
-    let shape = Shape::of_dims(&dims?).map_err(|error| error.to_string())?;
+    let shape = Shape::from_dims(&dims?).map_err(|error| error.to_string())?;
     // Later code multiplies the dimensions without checks.
     let bytes = shape.dims().iter().try_fold(dtype.size_bytes(), |n, dim| n.checked_mul(*dim));
     if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {

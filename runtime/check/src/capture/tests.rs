@@ -6,7 +6,7 @@ use super::*;
 
 fn capture() -> Capture {
     let shape = Shape::new(&[2, 3]).unwrap();
-    let float = TensorDesc::new(DType::F32, Shape::of_dims(&[Dim::UpTo(9)]).unwrap());
+    let float = TensorDesc::new(DType::F32, Shape::from_dims(&[Dim::UpTo(9)]).unwrap());
     let byte = TensorDesc::new(DType::U8, shape);
     let axis = AxisEncoding::intern(0, &[0.5, 0.25], &[0, 0]).unwrap();
     let per_axis = TensorDesc::new(DType::I8, shape).with_axis_encoding(axis);

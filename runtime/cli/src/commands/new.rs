@@ -8,7 +8,8 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use udo_generator::{
-    Foreign, Mode, Options, Report, Sdk, Source, Templates, Update, WriteError, config::Package,
+    ExistingFolder, Mode, Options, Report, Sdk, Source, Templates, Update, WriteError,
+    config::Package,
 };
 
 use super::build::Build;
@@ -231,7 +232,7 @@ impl New {
         let there = udo_generator::there(&dir).map_err(write_failure)?;
         let options = Options { sdk, configs: sources, templates, there: &there };
         let tree = udo_generator::plan(package, &options)?;
-        let foreign = if self.force { Foreign::Adopt } else { Foreign::Refuse };
+        let foreign = if self.force { ExistingFolder::Adopt } else { ExistingFolder::Refuse };
         let update = udo_generator::survey(&tree, &dir, foreign).map_err(write_failure)?;
         let update = if self.accept { update.accept() } else { update };
         Ok(Prepared { update, root: inside.is_none().then_some(root) })

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use udo_generator::{
-    Config, Foreign, Mode, Options, Origin, Sdk, Source, Templates, TemplatesOwner, config::Package,
+    Config, ExistingFolder, Mode, Options, Origin, Sdk, Source, Templates, TemplatesOwner,
+    config::Package,
 };
 
 use crate::output::Failure;
@@ -77,7 +78,7 @@ fn stale(
     options: &Options<'_>,
 ) -> Result<Vec<(String, String)>, Failure> {
     let tree = udo_generator::plan(package, options)?;
-    let report = udo_generator::survey(&tree, dir, Foreign::Refuse)?.report;
+    let report = udo_generator::survey(&tree, dir, ExistingFolder::Refuse)?.report;
     let stale = report.stale().into_iter();
     Ok(stale.map(|(file, why)| (file.to_owned(), why.to_owned())).collect())
 }

@@ -44,7 +44,7 @@ impl PlaceCandidate<'_> {
                 return Err(format!("{side} {index} is {desc}, expected four fixed dimensions"));
             }
         }
-        if !requires_nhwc && Memory::of_core(core) == Memory::Host {
+        if !requires_nhwc && Memory::for_core(core) == Memory::Host {
             match self.bound.layout {
                 Some(LayoutRule::Axis) => self.move_axis(ports),
                 Some(LayoutRule::Order) => self.compose_order(ports),

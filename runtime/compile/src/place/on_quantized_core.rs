@@ -10,7 +10,7 @@ use super::ports::Ports;
 use super::{Operand, Pitch, PlaceError, PlacedKernel};
 use crate::compiler::Compiler;
 use crate::resolve::TypedValue;
-use udo_engine::cores::{Format, fast_memory, is_quantized, machine, on_values};
+use udo_engine::cores::{Format, fast_memory, is_quantized, machine, on_quantized};
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::operators::KernelEntry;
 
@@ -81,7 +81,7 @@ impl PlaceCandidate<'_> {
             (outer(&inner.inputs, stored_inputs), outer(&inner.outputs, stored_outputs));
         let stored_as =
             stored_as.into_iter().map(|stored| stored.map(|stored| stored.converted)).collect();
-        let kernel = kernel.on_values(count, stored_as).ok_or(None)?;
+        let kernel = kernel.on_quantized(count, stored_as).ok_or(None)?;
         let needed = kernel.workspace().bytes();
         if needed > fast_bytes {
             return Err(Some(format!(
@@ -132,7 +132,7 @@ impl PlaceCandidate<'_> {
                 let why = format!("value {name:?} is {desc}, and the model has no encoding for it");
                 return Err(Some(why));
             };
-            let Some(converted) = on_values::converted(&stored, &desc) else {
+            let Some(converted) = on_quantized::converted(&stored, &desc) else {
                 return Ok(None);
             };
             stored_as.push(Some(StoredAs { format: Format::from_desc(stored), converted }));

@@ -29,7 +29,7 @@ impl Readers {
                         readers.share(x, y);
                     } else {
                         let read = placed.inputs.iter().filter_map(|operand| operand.value);
-                        read.for_each(|value| readers.add(value, Memory::of_core(placed.core)));
+                        read.for_each(|value| readers.add(value, Memory::for_core(placed.core)));
                     }
                 }
                 Choice::Alias => {
@@ -139,8 +139,8 @@ impl Placing<'_> {
         let Self { graph, options, .. } = *self;
         let [_, y] = placed.view(bound).filter(|_| bound.node.pin.is_none())?;
         let core = core_of_input(graph, &bound.node, producing_core)?;
-        let memory = Memory::of_core(core);
-        let is_better = memory != Memory::of_core(placed.core) && readers.is_read_in(y, memory);
+        let memory = Memory::for_core(core);
+        let is_better = memory != Memory::for_core(placed.core) && readers.is_read_in(y, memory);
         (is_better && options.cores.contains(&core)).then_some(core)
     }
 }

@@ -84,7 +84,7 @@ impl Lowering<'_> {
         let operand_in =
             |view| Operand { desc, view, place: operand.place.clone(), ..Operand::ABSENT };
         self.lowered.steps.push(Step {
-            kernel: FinalizedKernel::hosted(Lines),
+            kernel: FinalizedKernel::from_kernel(Lines),
             name: value.to_owned(),
             purpose: Purpose::CacheMaintenance,
             depth: self.frames.len(),

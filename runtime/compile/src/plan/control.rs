@@ -102,7 +102,7 @@ impl Lowering<'_> {
         reason: &str,
     ) -> Result<(), PlanError> {
         let condition = self.read(bound.node.input(0))?;
-        let kernel = FinalizedKernel::hosted(Check { taken });
+        let kernel = FinalizedKernel::from_kernel(Check { taken });
         let at = self.push(index, bound, kernel, vec![condition], Vec::new());
         if let Some(step) = self.lowered.steps.get_mut(at) {
             step.purpose = Purpose::Check { index, reason: reason.into() };
@@ -154,7 +154,7 @@ impl Lowering<'_> {
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
         };
-        let kernel = FinalizedKernel::hosted(iteration);
+        let kernel = FinalizedKernel::from_kernel(iteration);
         let outputs = vec![number.clone(), continues];
         let after = self.push(index, bound, kernel, vec![limit.clone(), condition], outputs);
         let jump = self.jump(after, Some(Test { port: 2 + CONDITION, is: false }));
@@ -169,7 +169,8 @@ impl Lowering<'_> {
         for ((whole, &value), along) in wholes?.into_iter().zip(inner_slices).zip(slices) {
             let slice = self.output(&self.graph.desc(value));
             let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
-            let kernel = FinalizedKernel::hosted(Slice(slices.ok_or_else(|| unopened(bound))?));
+            let kernel =
+                FinalizedKernel::from_kernel(Slice(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![whole, number.clone()], vec![slice.clone()]);
             self.keep_plain(Some(value).flatten(), slice);
         }
@@ -216,7 +217,8 @@ impl Lowering<'_> {
                 Shape::new(desc.shape()).map_err(|why| PlanError::Broken(why.to_string()))?;
             let whole = Operand { desc: desc.with_extents(bounds), shape: None, ..stack.clone() };
             let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
-            let kernel = FinalizedKernel::hosted(Stack(slices.ok_or_else(|| unopened(bound))?));
+            let kernel =
+                FinalizedKernel::from_kernel(Stack(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![row, number.clone()], vec![whole]);
             counted.push((value, stack));
         }
@@ -251,7 +253,7 @@ impl Lowering<'_> {
         self.land(jump);
         for (value, stack) in counted {
             if stack.shape.is_some() {
-                let kernel = FinalizedKernel::hosted(Count { dtype: stack.desc.dtype() });
+                let kernel = FinalizedKernel::from_kernel(Count { dtype: stack.desc.dtype() });
                 self.push(index, bound, kernel, vec![number.clone()], vec![stack.clone()]);
             }
             self.keep_plain(Some(value), stack);
@@ -276,7 +278,7 @@ impl Lowering<'_> {
             is_conditional: condition.place.is_some(),
         };
         let continues = self.output(&TensorDesc::new(DType::Bool, Shape::SCALAR));
-        let (kernel, renewed) = (FinalizedKernel::hosted(iteration), number.window());
+        let (kernel, renewed) = (FinalizedKernel::from_kernel(iteration), number.window());
         let at = self.push(index, bound, kernel, vec![limit, condition], vec![number, continues]);
         if let Some(window) = renewed {
             self.lowered.windows.renew(window, at);
@@ -359,7 +361,7 @@ impl Lowering<'_> {
 
     /// Adds a step without work, after which a run may jump.
     fn add_stand(&mut self, index: usize, bound: &BoundNode, read: Box<[Operand]>) -> usize {
-        self.push(index, bound, FinalizedKernel::hosted(Stand), read.into_vec(), Vec::new())
+        self.push(index, bound, FinalizedKernel::from_kernel(Stand), read.into_vec(), Vec::new())
     }
 
     /// Adds a step of the node and returns its index.

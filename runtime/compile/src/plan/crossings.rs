@@ -171,5 +171,5 @@ impl Endpoints {
 
 fn end(operand: &Operand, core: Core) -> Option<End> {
     let format = operand.format;
-    operand.value.map(|value| End { value, format, memory: Memory::of_core(core) })
+    operand.value.map(|value| End { value, format, memory: Memory::for_core(core) })
 }

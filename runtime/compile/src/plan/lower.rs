@@ -16,7 +16,7 @@ use udo_graph::graph::{Source, ValueId};
 
 /// Returns whether a kernel consists of work items and runs on a core of `memory`.
 fn runs_in(placed: &PlacedKernel, memory: Memory) -> bool {
-    placed.backend.is_some() && Memory::of_core(placed.core) == memory
+    placed.backend.is_some() && Memory::for_core(placed.core) == memory
 }
 
 /// Lowers all nodes.
@@ -116,7 +116,7 @@ impl Lowering<'_> {
 
     /// Returns the memory of a kernel's tensors.
     fn memory_of(&self, placed: &PlacedKernel) -> Memory {
-        match Memory::of_core(placed.core) {
+        match Memory::for_core(placed.core) {
             // An ordinary kernel runs on the host, which cannot access device memory.
             Memory::Gpu if self.lowered.device.is_some() && placed.backend.is_none() => {
                 Memory::Host

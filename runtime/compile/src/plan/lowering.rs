@@ -230,7 +230,7 @@ impl<'a> Lowering<'a> {
         device: &'static ClDevice,
     ) -> Result<Operand, PlanError> {
         let on_host = self.needed(id, Memory::Host, format)?;
-        let kernel = FinalizedKernel::hosted(Upload(device));
+        let kernel = FinalizedKernel::from_kernel(Upload(device));
         let on_device = Need { memory: Memory::Gpu, format };
         self.transferred(name, on_device, &on_host, kernel, TRANSFER)
     }
@@ -251,7 +251,7 @@ impl<'a> Lowering<'a> {
             let on_host = self.needed(id, Memory::Host, &produced)?;
             return self.moved(id, name, need, &on_host);
         }
-        let kernel = FinalizedKernel::hosted(Download(device));
+        let kernel = FinalizedKernel::from_kernel(Download(device));
         self.transferred(name, need, source, kernel, TRANSFER)
     }
 

@@ -415,7 +415,7 @@ fn bytes(step: &Step) -> u64 {
 }
 
 fn steps_of(lowered: &Lowered, memory: Memory) -> impl Iterator<Item = &Step> {
-    lowered.steps.iter().filter(move |step| Memory::of_core(step.core) == memory)
+    lowered.steps.iter().filter(move |step| Memory::for_core(step.core) == memory)
 }
 
 /// Returns the bytes of the constants that steps of a memory's cores read; shared ones count once.

@@ -92,7 +92,7 @@ impl InputShapes for Input {
             (None, DimSpec::Named(_) | DimSpec::Unknown) => None,
         };
         let dims: Option<Vec<Dim>> = self.of.dims.iter().zip(&bound.of.dims).map(dim).collect();
-        let shape = dims.map(|dims| Shape::of_dims(&dims).map_err(|_| bound.wrong(&[])));
+        let shape = dims.map(|dims| Shape::from_dims(&dims).map_err(|_| bound.wrong(&[])));
         shape.unwrap_or_else(|| bound.required())
     }
 
@@ -249,7 +249,7 @@ pub(super) fn shapes(
         };
         let planned = input.planned(bound, options)?;
         let dims: Vec<Dim> = input.of.dims.iter().zip(planned.iter()).map(dim).collect();
-        shapes.insert(id, Shape::of_dims(&dims).map_err(|_| input.wrong(&[]))?);
+        shapes.insert(id, Shape::from_dims(&dims).map_err(|_| input.wrong(&[]))?);
     }
     Ok(shapes)
 }

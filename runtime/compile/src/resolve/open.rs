@@ -50,7 +50,7 @@ pub(super) fn all(desc: &mut TensorDesc) {
         Dim::Open(_) | Dim::UpTo(_) => dim,
     };
     let dims: Vec<Dim> = desc.full_shape().iter().map(open).collect();
-    if let Ok(shape) = Shape::of_dims(&dims) {
+    if let Ok(shape) = Shape::from_dims(&dims) {
         *desc = desc.with_extents(shape);
     }
 }

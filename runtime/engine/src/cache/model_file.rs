@@ -75,7 +75,7 @@ impl Cache {
     ///
     /// # Errors
     /// Fails if the contents are too large, or this system does not support caches.
-    pub fn of_contents(contents: Contents) -> Result<Arc<Self>, CacheError> {
+    pub fn for_contents(contents: Contents) -> Result<Arc<Self>, CacheError> {
         let key = Key::now(0, contents.content()?, None)?;
         let home = Storage::Model(Box::new(contents), None);
         let found = OpenedCache { stored: None, outcome: CacheOutcome::Miss };

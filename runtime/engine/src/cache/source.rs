@@ -35,13 +35,13 @@ impl ModelSource {
     }
 
     /// Wraps bytes that do not come from a file.
-    pub fn of_bytes(bytes: ModelBytes) -> Self {
+    pub fn from_bytes(bytes: ModelBytes) -> Self {
         Self { bytes, path: None, stamp: None }
     }
 
     /// Creates a source without a file: constants are identified by their content.
     pub(super) fn by_content() -> Self {
-        Self::of_bytes(ModelBytes::copy_of(&[]))
+        Self::from_bytes(ModelBytes::copy_of(&[]))
     }
 
     /// Returns the bytes.
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn elements_are_known_by_their_place_or_by_their_sum() {
-        let source = ModelSource::of_bytes(ModelBytes::copy_of(b"0123456789"));
+        let source = ModelSource::from_bytes(ModelBytes::copy_of(b"0123456789"));
         assert!(source.place(source.bytes().as_ref()).starts_with(b"sum "));
         let source = ModelSource { path: Some("m.onnx".into()), ..source };
         let bytes = source.bytes().as_ref();

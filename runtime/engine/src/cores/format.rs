@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(format(&[2, 3, 5]).in_layout(Layout::Nhwc), None);
         assert_eq!(format(&[2, 3]).in_layout(Layout::Nchw), Some(format(&[2, 3])));
         let dims = [Dim::UpTo(2), Dim::Fixed(3), Dim::Fixed(5), Dim::Fixed(7)];
-        let shape = Shape::of_dims(&dims).unwrap();
+        let shape = Shape::from_dims(&dims).unwrap();
         let bounded = Format::from_desc(TensorDesc::new(DType::F32, shape));
         assert_eq!(bounded.in_layout(Layout::Nhwc), None);
     }

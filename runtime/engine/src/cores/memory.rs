@@ -22,7 +22,7 @@ impl Memory {
     pub const ALL: [Self; 3] = [Self::Host, Self::Gpu, Self::Dsp];
 
     /// Returns the memory of a core; the host's for an unknown core.
-    pub fn of_core(core: Core) -> Self {
+    pub fn for_core(core: Core) -> Self {
         row(core).map_or(Self::Host, |row| row.memory)
     }
 

@@ -103,7 +103,7 @@ impl TensorSpec {
             unbounded |= u8::from(*extent == Extent::Open).checked_shl(shift(axis)).unwrap_or(0);
         }
         let shape =
-            Shape::of_dims(&dims).map_err(|error| invalid(format!("a tensor's {error}")))?;
+            Shape::from_dims(&dims).map_err(|error| invalid(format!("a tensor's {error}")))?;
         let desc = TensorDesc::new(dtype, shape);
         Ok(Self { desc, least, unbounded, layout: Layout::AsGiven, packing: Packing::N1 })
     }

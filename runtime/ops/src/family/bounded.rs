@@ -23,7 +23,7 @@ pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
         let expected = "expected equal ranks, and no minimum above its maximum";
         Error::new(format!("\"least\" is {least:?} and \"most\" is {most:?}, {expected}"))
     })?;
-    Shape::of_dims(&dims)
+    Shape::from_dims(&dims)
 }
 
 /// Returns the extents that input `port` holds in this run, padded with zeros, and their count.

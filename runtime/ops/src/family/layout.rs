@@ -65,7 +65,7 @@ impl LayoutPorts {
     pub(crate) fn described(self, x: &TensorDesc) -> Result<TensorDesc, Error> {
         match x.full_shape().iter().collect::<Vec<_>>()[..] {
             [batch, height, width, channels] if self.input => {
-                Ok(x.with_shape(Shape::of_dims(&[batch, channels, height, width])?))
+                Ok(x.with_shape(Shape::from_dims(&[batch, channels, height, width])?))
             }
             _ => Ok(*x),
         }

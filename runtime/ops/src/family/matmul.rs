@@ -42,8 +42,8 @@ fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error>
     Ok(match (dims.as_slice(), side) {
         ([], _) => return Err(Error::new(format!("an input is {x}, expected rank 1 or more"))),
         ([depth], _) => (None, *depth, Shape::SCALAR),
-        ([batch @ .., rows, depth], Side::Left) => (Some(*rows), *depth, Shape::of_dims(batch)?),
-        ([batch @ .., depth, cols], Side::Right) => (Some(*cols), *depth, Shape::of_dims(batch)?),
+        ([batch @ .., rows, depth], Side::Left) => (Some(*rows), *depth, Shape::from_dims(batch)?),
+        ([batch @ .., depth, cols], Side::Right) => (Some(*cols), *depth, Shape::from_dims(batch)?),
     })
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn output_shape(a: &TensorDesc, b: &TensorDesc) -> Result<Shape, Erro
         return Err(misfit(a, b));
     }
     let batch = broadcast_shapes(a_batch, b_batch)?;
-    Shape::of_dims(&batch.iter().chain(rows).chain(cols).collect::<Vec<_>>())
+    Shape::from_dims(&batch.iter().chain(rows).chain(cols).collect::<Vec<_>>())
 }
 
 /// The extents of the products of a batch, and how the batches broadcast.

@@ -86,7 +86,7 @@ impl<R: Reduce> Op for Described<R> {
                 (true, Reduced::Go) => None,
             }
         });
-        let shape = Shape::of_dims(&dims.collect::<Vec<_>>())?;
+        let shape = Shape::from_dims(&dims.collect::<Vec<_>>())?;
         cx.set_output(0, TensorDesc::new(dtype, shape))
     }
 }

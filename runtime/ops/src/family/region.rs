@@ -44,7 +44,7 @@ pub(crate) fn output(
     if x.rank() != 4 || rois.rank() != 2 || rois.shape()[1] != numbers {
         return Err(misfit(&x, &rois, numbers));
     }
-    Ok(x.with_shape(Shape::of_dims(&[count, channels, Dim::Fixed(height), Dim::Fixed(width)])?))
+    Ok(x.with_shape(Shape::from_dims(&[count, channels, Dim::Fixed(height), Dim::Fixed(width)])?))
 }
 
 fn misfit(x: &TensorDesc, rois: &TensorDesc, numbers: usize) -> Error {

@@ -225,7 +225,7 @@ impl Window {
         for (axis, &extent) in self.output[3 - rank..].iter().enumerate() {
             dims.push(full.dim(axis + 2).unwrap_or(Dim::Fixed(1)).with(extent));
         }
-        Shape::of_dims(&dims)
+        Shape::from_dims(&dims)
     }
 
     /// Returns the part of window `at` along `axis` that is inside the input.

@@ -43,7 +43,7 @@ impl Op for AffineGrid {
         let last = Dim::Fixed(spatial.len());
         let dims: Vec<Dim> =
             batch.into_iter().chain(spatial.into_iter().map(Dim::Fixed)).chain([last]).collect();
-        cx.set_output(0, theta.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, theta.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

@@ -49,7 +49,7 @@ impl Op for CausalConv {
         let dims: Vec<Dim> = x.full_shape().iter().take(2).chain([Dim::Fixed(past_len)]).collect();
         cx.set_output(0, x)?;
         if cx.output_count() > PRESENT {
-            cx.set_output(PRESENT, x.with_shape(Shape::of_dims(&dims)?))?;
+            cx.set_output(PRESENT, x.with_shape(Shape::from_dims(&dims)?))?;
         }
         Ok(())
     }

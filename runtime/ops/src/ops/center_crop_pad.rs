@@ -46,7 +46,7 @@ impl Crop for CenterCropPad {
         let shape = x.full_shape();
         let lens = requested_lens(cx, &x)?;
         let dims = shape.iter().zip(lens).map(|(dim, len)| len.map_or(dim, Dim::Fixed));
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<_>>())?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims.collect::<Vec<_>>())?))
     }
 
     fn walks(cx: &FinalizeCx<'_>) -> Result<Vec<Walk>, Error> {

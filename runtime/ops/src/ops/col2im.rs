@@ -49,7 +49,7 @@ impl Op for Col2Im {
             .chain([Dim::Fixed(blocks.channels)])
             .chain(blocks.axes.iter().map(|axis| Dim::Fixed(axis.image)))
             .collect();
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

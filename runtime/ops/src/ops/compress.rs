@@ -74,7 +74,7 @@ impl Movement for Compress {
             Some(axis) => dims[axis] = count,
             None => dims.push(count),
         }
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

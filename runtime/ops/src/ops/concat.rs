@@ -79,7 +79,7 @@ impl Movement for Concat {
                 return Err(mismatch(index, &next, &first, axis));
             }
         }
-        let shape = Shape::of_dims(&dims)?;
+        let shape = Shape::from_dims(&dims)?;
         cx.set_output(0, first.dtype().map_or(first, |t| first.with_dtype(t)).with_shape(shape))
     }
 

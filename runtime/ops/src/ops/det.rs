@@ -33,7 +33,7 @@ impl Op for Det {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         match dims.as_slice() {
             [batch @ .., rows, cols] if rows.bound() == cols.bound() => {
-                cx.set_output(0, x.with_shape(Shape::of_dims(batch)?))
+                cx.set_output(0, x.with_shape(Shape::from_dims(batch)?))
             }
             _ => Err(Error::new(format!("input 0 is {x}, expected square matrices"))),
         }

@@ -58,7 +58,7 @@ impl Op for Dft {
             dims[axis].with(spec.len_out())
         };
         dims[last] = Dim::Fixed(spec.parts_out());
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

@@ -41,7 +41,7 @@ impl Op for Einsum {
             }
         }
         let dims = equation.dims(cx)?;
-        cx.set_output(0, first.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, first.with_shape(Shape::from_dims(&dims)?))
     }
 }
 
@@ -108,7 +108,7 @@ impl Equation {
         for (port, labels) in self.inputs.iter().enumerate() {
             let x = node.input(port)?;
             for (axis, (&label, dim)) in labels.iter().zip(x.full_shape().iter()).enumerate() {
-                let extent = Shape::of_dims(&[dim])?;
+                let extent = Shape::from_dims(&[dim])?;
                 match extents.iter_mut().find(|(other, _)| *other == label) {
                     None => extents.push((label, extent)),
                     Some((_, shape)) => {

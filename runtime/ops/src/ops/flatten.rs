@@ -41,6 +41,6 @@ impl View for Flatten {
             Ok::<_, Error>(kind.with(len))
         };
         let (before, after) = dims.split_at(axis);
-        Shape::of_dims(&[merged(before)?, merged(after)?])
+        Shape::from_dims(&[merged(before)?, merged(after)?])
     }
 }

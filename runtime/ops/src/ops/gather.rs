@@ -67,7 +67,7 @@ impl Movement for Gather {
         let axis = cx.axis("axis", data.rank())?;
         let mut dims: Vec<Dim> = data.full_shape().iter().collect();
         dims.splice(axis..=axis, indices.full_shape().iter());
-        cx.set_output(0, data.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, data.with_shape(Shape::from_dims(&dims)?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

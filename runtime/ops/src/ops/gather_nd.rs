@@ -80,7 +80,7 @@ impl Movement for GatherNd {
         }
         let after = shape.iter().skip(batch_dims + depth);
         let dims: Vec<Dim> = outer.iter().copied().chain(after).collect();
-        cx.set_output(0, data.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, data.with_shape(Shape::from_dims(&dims)?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

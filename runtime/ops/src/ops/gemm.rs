@@ -58,7 +58,7 @@ impl Op for Gemm {
             Ok(cx.input(port)?.full_shape().dim(usize::from(is_second_axis)))
         };
         let (rows, cols) = (side(0, sizes.trans_a)?, side(1, !sizes.trans_b)?);
-        let shape = Shape::of_dims(&rows.into_iter().chain(cols).collect::<Vec<_>>())?;
+        let shape = Shape::from_dims(&rows.into_iter().chain(cols).collect::<Vec<_>>())?;
         let dtype = cx.input(0)?.dtype();
         cx.set_output(0, dtype.map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape)))
     }

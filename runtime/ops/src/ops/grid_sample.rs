@@ -63,7 +63,7 @@ impl Op for GridSample {
             )));
         }
         let dims: Vec<Dim> = image.iter().take(2).chain(grid_shape.iter().skip(1)).collect();
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims[..x.rank()])?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims[..x.rank()])?))
     }
 }
 

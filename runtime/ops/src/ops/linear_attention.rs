@@ -69,11 +69,11 @@ impl Op for LinearAttention {
         let (queries, values) = (q.full_shape(), v.full_shape());
         let (batch, length) = (dim(queries, 0), dim(queries, 1));
         let hidden = q_heads.saturating_mul(width);
-        let y = Shape::of_dims(&[batch, length, dim(values, 2).with(hidden)])?;
+        let y = Shape::from_dims(&[batch, length, dim(values, 2).with(hidden)])?;
         cx.set_output(0, q.with_shape(y))?;
         if cx.output_count() > PRESENT {
             let (depth, width) = (dim(queries, 2).with(depth), dim(values, 2).with(width));
-            let state = Shape::of_dims(&[batch, Dim::Fixed(kv_heads), depth, width])?;
+            let state = Shape::from_dims(&[batch, Dim::Fixed(kv_heads), depth, width])?;
             // The state may have a wider type than the other inputs.
             let state_source = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
             cx.set_output(PRESENT, state_source.with_shape(state))?;

@@ -58,7 +58,7 @@ impl Movement for MaxUnpool {
         let x = cx.input(0)?;
         let (_, output) = extents(cx)?;
         let dims: Vec<Dim> = output.into_iter().map(Dim::Fixed).collect();
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

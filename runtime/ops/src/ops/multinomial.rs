@@ -36,7 +36,7 @@ impl Op for Multinomial {
         let samples = usize::try_from(sample_size).map_err(|_| {
             Error::new(format!("parameter \"sample_size\" is {sample_size}, expected at least 0"))
         })?;
-        let shape = Shape::of_dims(&[batch, Dim::Fixed(samples)])?;
+        let shape = Shape::from_dims(&[batch, Dim::Fixed(samples)])?;
         let dtype = output_type(cx, Some(DType::I32), types::INDEX)?;
         cx.set_output(0, TensorDesc::new(dtype, shape))
     }

@@ -68,7 +68,7 @@ impl Op for NonMaxSuppression {
                 "the number of boxes exceeds the address space: input 1 is {scores}"
             ))
         })?;
-        let shape = Shape::of_dims(&[Dim::UpTo(max_rows), Dim::Fixed(3)])?;
+        let shape = Shape::from_dims(&[Dim::UpTo(max_rows), Dim::Fixed(3)])?;
         cx.set_output(0, TensorDesc::new(DType::I64, shape))
     }
 }

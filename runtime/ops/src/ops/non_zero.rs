@@ -27,7 +27,7 @@ impl Op for NonZero {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = Shape::of_dims(&[Dim::Fixed(x.rank()), Dim::UpTo(x.len())])?;
+        let shape = Shape::from_dims(&[Dim::Fixed(x.rank()), Dim::UpTo(x.len())])?;
         cx.set_output(0, TensorDesc::new(DType::I64, shape))
     }
 }

@@ -47,7 +47,7 @@ impl Op for OneHot {
         let shape = indices.full_shape();
         let mut dims: Vec<Dim> = shape.iter().collect();
         dims.insert(axis(cx)?, Dim::Fixed(depth(cx)?));
-        cx.set_output(0, values.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, values.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

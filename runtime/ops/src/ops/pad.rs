@@ -103,7 +103,7 @@ impl Movement for Pad {
             let refused = || Error::new(format!("input 0 is {x}, which {pads:?} cannot pad"));
             len.map(|len| dim.with(len)).ok_or_else(refused)
         });
-        let shape = Shape::of_dims(&dims.collect::<Result<Vec<Dim>, _>>()?)?;
+        let shape = Shape::from_dims(&dims.collect::<Result<Vec<Dim>, _>>()?)?;
         cx.set_output(0, x.with_shape(shape))
     }
 

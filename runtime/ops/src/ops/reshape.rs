@@ -55,7 +55,7 @@ fn resolve(input: Shape, requested: &[i64], allow_zero: bool) -> Result<Shape, E
         let inferred = inferred_kind(input, &dims).with(input.len() / known);
         *dims.get_mut(axis).ok_or_else(refused)? = inferred;
     }
-    let shape = Shape::of_dims(&dims)?;
+    let shape = Shape::from_dims(&dims)?;
     if shape.len() == input.len() { Ok(shape) } else { Err(refused()) }
 }
 
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn bounds_are_copied_or_merged() {
-        let input = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
+        let input = Shape::from_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
         assert_eq!(resolve(input, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
         assert_eq!(resolve(input, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");
-        let input = Shape::of_dims(&[Dim::Open(6), Dim::Fixed(4)]).unwrap();
+        let input = Shape::from_dims(&[Dim::Open(6), Dim::Fixed(4)]).unwrap();
         let dims = |requested: &[i64]| {
             resolve(input, requested, false).unwrap().iter().collect::<Vec<_>>()
         };

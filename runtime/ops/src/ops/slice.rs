@@ -97,7 +97,7 @@ impl Movement for Slice {
                 (None, _) => Dim::UpTo(extent),
             };
         }
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -77,7 +77,7 @@ impl Movement for Split {
         };
         for (index, len) in output_lengths(cx, extent)?.into_iter().enumerate() {
             dims[axis] = dims[axis].with(len);
-            cx.set_output(index, x.with_shape(Shape::of_dims(&dims)?))?;
+            cx.set_output(index, x.with_shape(Shape::from_dims(&dims)?))?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ impl View for Squeeze {
             (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
         };
         let remaining = dims.iter().enumerate().filter(|(axis, _)| !removed.contains(axis));
-        Shape::of_dims(&remaining.map(|(_, &dim)| dim).collect::<Vec<_>>())
+        Shape::from_dims(&remaining.map(|(_, &dim)| dim).collect::<Vec<_>>())
     }
 }
 

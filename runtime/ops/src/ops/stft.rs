@@ -58,7 +58,7 @@ impl Op for Stft {
         }
         let frames = dims[1].with(frame_count(len, spec.len, step));
         let shape = [dims[0], frames, Dim::Fixed(spec.len_out()), Dim::Fixed(2)];
-        cx.set_output(0, x.with_shape(Shape::of_dims(&shape)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&shape)?))
     }
 }
 

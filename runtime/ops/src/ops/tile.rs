@@ -67,7 +67,7 @@ impl Movement for Tile {
         let shape = x.full_shape();
         let dims = shape.iter().zip(counts);
         let dims = dims.map(|(dim, count)| dim.with(dim.bound().saturating_mul(count)));
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<Dim>>())?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims.collect::<Vec<Dim>>())?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -57,7 +57,7 @@ impl Op for TopK {
                 )));
             }
         };
-        let shape = Shape::of_dims(&dims)?;
+        let shape = Shape::from_dims(&dims)?;
         cx.set_output(0, x.with_shape(shape))?;
         cx.set_output(1, TensorDesc::new(DType::I64, shape))
     }

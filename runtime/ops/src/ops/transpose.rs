@@ -50,7 +50,7 @@ impl Movement for Transpose {
         let shape = x.full_shape();
         let dims: Vec<Dim> =
             permutation(cx, x.rank())?.iter().filter_map(|&axis| shape.dim(axis)).collect();
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -60,10 +60,10 @@ impl Op for Unique {
             dims = vec![Dim::UpTo(x.len())];
             flat.with(x.len())
         };
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))?;
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))?;
         for index in 1..cx.output_count() {
             let dim = if index == INVERSE { extent } else { Dim::UpTo(extent.bound()) };
-            cx.set_output(index, TensorDesc::new(DType::I64, Shape::of_dims(&[dim])?))?;
+            cx.set_output(index, TensorDesc::new(DType::I64, Shape::from_dims(&[dim])?))?;
         }
         Ok(())
     }

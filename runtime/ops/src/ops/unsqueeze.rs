@@ -39,7 +39,7 @@ impl View for Unsqueeze {
         let dims = (0..rank).filter_map(|axis| {
             if inserted.contains(&axis) { Some(Dim::Fixed(1)) } else { input_dims.next() }
         });
-        Shape::of_dims(&dims.collect::<Vec<_>>())
+        Shape::from_dims(&dims.collect::<Vec<_>>())
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::check::{check, check_alone, check_span, check_type, check_width, no_such_port};
-use super::owed::{OWED_BITS, Owed};
+use super::pending::{OWED_BITS, Pending};
 use crate::abi::{TensorArg, arg_flags};
 use crate::author::rows::{RowShape, RowsMut};
 use crate::dtype::DType;
@@ -16,7 +16,7 @@ use crate::error::{ExecError, Status};
 pub struct Outputs<'a> {
     args: *mut TensorArg,
     len: usize,
-    owed: &'a Owed,
+    owed: &'a Pending,
     marker: PhantomData<&'a mut [TensorArg]>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Outputs<'a> {
     /// `args` must point to `len` arguments without other references for `'a`, and each of them to its elements, which
     /// are accessed only through it and through the input that it is paired with.
     #[inline]
-    pub(super) unsafe fn from_raw(args: *mut TensorArg, len: usize, owed: &'a Owed) -> Self {
+    pub(super) unsafe fn from_raw(args: *mut TensorArg, len: usize, owed: &'a Pending) -> Self {
         let outputs = Self { args, len, owed, marker: PhantomData };
         for port in OWED_BITS..len {
             // SAFETY: `port` is below `len`, and there are no other references to the argument.
@@ -127,7 +127,7 @@ impl<'a> Outputs<'a> {
     /// Records that output `port` is taken, which may happen once per call.
     #[inline]
     fn note_taken(&mut self, port: usize) -> Result<(), ExecError> {
-        if Owed::settle(&self.owed.untaken, port) {
+        if Pending::settle(&self.owed.untaken, port) {
             return Ok(());
         }
         self.note_rarely_taken(port)
@@ -273,7 +273,7 @@ impl<'a> Outputs<'a> {
 pub struct Extents<'a> {
     arg: *mut TensorArg,
     port: usize,
-    owed: &'a Owed,
+    owed: &'a Pending,
     marker: PhantomData<&'a mut TensorArg>,
 }
 
@@ -301,7 +301,7 @@ impl Extents<'_> {
                 return Err(ExecError::with(Status::BOUND_EXCEEDED, [wanted as u64, bound as u64]));
             }
         }
-        Owed::settle(&self.owed.unsaid, self.port);
+        Pending::settle(&self.owed.unsaid, self.port);
         if arg.bounded != 0 {
             for (to, from) in arg.dims.iter_mut().zip(dims) {
                 *to = *from;

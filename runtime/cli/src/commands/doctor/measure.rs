@@ -321,7 +321,7 @@ fn round_trip(
         (!found.is_empty()).then(|| sum / real(found.len() as u64))
     };
     let between = |memories: [Core; 2]| {
-        let names = memories.map(|core| Memory::of_core(core).name());
+        let names = memories.map(|core| Memory::for_core(core).name());
         mean(&|step| step.between == Some(names))
     };
     let mut ways = [between([from, to])?, between([to, from])?];
@@ -386,7 +386,7 @@ fn complete(
     let bytes = |kind: CoreKind| cores.get(&kind).map_or(f64::MAX, |of| of.costs.bytes);
     let direct = |from: CoreKind, to: CoreKind| {
         let [from, to] = [from, to].map(stand_in);
-        let is_one = Memory::of_core(core(from)) == Memory::of_core(core(to));
+        let is_one = Memory::for_core(core(from)) == Memory::for_core(core(to));
         let same = || is_one.then(|| TransferCost { value: 0.0, bytes: bytes(from) });
         ways.get(&(from, to)).copied().or_else(same)
     };

@@ -209,7 +209,7 @@ fn either([a, b]: &[TensorDesc; 2]) -> Option<TensorDesc> {
         (Some(n), Some(m)) if n == m => a,
         _ => Dim::UpTo(a.bound().max(b.bound())),
     });
-    let shape = Shape::of_dims(&dims.collect::<Vec<_>>()).ok()?;
+    let shape = Shape::from_dims(&dims.collect::<Vec<_>>()).ok()?;
     let is_alike = a.dtype() == b.dtype() && a.rank() == b.rank() && a.encodings() == b.encodings();
     is_alike.then_some(a.with_extents(shape))
 }

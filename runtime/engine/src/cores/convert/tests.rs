@@ -113,7 +113,7 @@ fn values_are_moved_by_the_encodings_of_their_axis() {
     // The extents of a run decide which elements lie at which position.
     let bounded = [Dim::Fixed(2), Dim::UpTo(5)];
     let x = tensor(&[2, 3], &encoded).bounded(&bounded).encoded_per_axis(0, &[1.0, 3.0], &[0, 0]);
-    let y = bench().input(x).output(DType::F32, Shape::of_dims(&bounded).unwrap()).one();
+    let y = bench().input(x).output(DType::F32, Shape::from_dims(&bounded).unwrap()).one();
     assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], vec![0.0, 1.0, -2.0, 6.0, -9.0, 381.0]));
 }
 

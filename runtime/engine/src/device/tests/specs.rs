@@ -125,7 +125,7 @@ fn a_shape_is_one_that_the_spec_allows() {
 
 #[test]
 fn a_spec_of_a_description_keeps_all_of_it() {
-    let shape = Shape::of_dims(&[Dim::UpTo(4), Dim::Fixed(2), Dim::Open(3)]).unwrap();
+    let shape = Shape::from_dims(&[Dim::UpTo(4), Dim::Fixed(2), Dim::Open(3)]).unwrap();
     let axis = AxisEncoding::intern(1, &[0.5, 2.0], &[1, 2]).unwrap();
     let desc = TensorDesc::new(DType::U8, shape).with_axis_encoding(axis);
     let spec = TensorSpec::from_desc(desc).unwrap();

@@ -306,8 +306,8 @@ impl GroupedShapes {
         let Sizes { q_heads, kv_heads, elements, cache_lens, is_bounded, .. } = sizes;
         let all = if is_bounded { Dim::UpTo(cache_lens[1]) } else { Dim::Fixed(cache_lens[1]) };
         Ok(Self {
-            rows: Shape::of_dims(&[batch, length, Dim::Fixed(q_heads * elements)])?,
-            cache: Shape::of_dims(&[batch, Dim::Fixed(kv_heads), all, Dim::Fixed(elements)])?,
+            rows: Shape::from_dims(&[batch, length, Dim::Fixed(q_heads * elements)])?,
+            cache: Shape::from_dims(&[batch, Dim::Fixed(kv_heads), all, Dim::Fixed(elements)])?,
         })
     }
 }

@@ -215,20 +215,20 @@ impl Sizes {
     pub(crate) fn output(&self) -> Result<Shape, Error> {
         let &Self { batch, q_heads, queries, width, .. } = self;
         if !self.is_packed {
-            return Shape::of_dims(&[batch, q_heads, queries, width]);
+            return Shape::from_dims(&[batch, q_heads, queries, width]);
         }
         let hidden = q_heads.bound().saturating_mul(width.bound());
-        Shape::of_dims(&[batch, queries, width.with_both(q_heads, hidden)])
+        Shape::from_dims(&[batch, queries, width.with_both(q_heads, hidden)])
     }
 
     /// Returns the shape of all keys or values, of `elements` each.
     pub(crate) fn cache(&self, elements: Dim) -> Result<Shape, Error> {
-        Shape::of_dims(&[self.batch, self.kv_heads, self.total(), elements])
+        Shape::from_dims(&[self.batch, self.kv_heads, self.total(), elements])
     }
 
     /// Returns the shape of the scores.
     pub(crate) fn scores(&self) -> Result<Shape, Error> {
-        Shape::of_dims(&[self.batch, self.q_heads, self.queries, self.total()])
+        Shape::from_dims(&[self.batch, self.q_heads, self.queries, self.total()])
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
             _ => Err(Error::new(format!("shapes {a} and {b} do not broadcast"))),
         })
         .collect::<Result<_, _>>()?;
-    Shape::of_dims(&dims)
+    Shape::from_dims(&dims)
 }
 
 /// Broadcasting of `N` tensors, with neighbouring axes merged.
@@ -358,7 +358,7 @@ mod tests {
         ];
         for (a, b, expected) in cases {
             let shape =
-                broadcast_shapes(Shape::of_dims(&[a]).unwrap(), Shape::of_dims(&[b]).unwrap());
+                broadcast_shapes(Shape::from_dims(&[a]).unwrap(), Shape::from_dims(&[b]).unwrap());
             assert_eq!(shape.unwrap().dim(0), Some(expected), "{a:?} and {b:?}");
         }
     }

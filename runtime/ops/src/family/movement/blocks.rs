@@ -56,7 +56,7 @@ fn with_extents(x: &TensorDesc, extents: [usize; 3]) -> Result<Shape, Error> {
     let shape = x.full_shape();
     let mut dims: Vec<Dim> = shape.iter().collect();
     dims.iter_mut().skip(1).zip(extents).for_each(|(dim, extent)| *dim = dim.with(extent));
-    Shape::of_dims(&dims)
+    Shape::from_dims(&dims)
 }
 
 /// Images and a block whose pixels are separate batches.

@@ -93,7 +93,7 @@ impl<N: RowNorm> Op for Described<N> {
         let dims = shape.iter().enumerate();
         let dims: Vec<Dim> =
             dims.map(|(at, dim)| if at < axis { dim } else { Dim::Fixed(1) }).collect();
-        let statistics = TensorDesc::new(DType::F32, Shape::of_dims(&dims)?);
+        let statistics = TensorDesc::new(DType::F32, Shape::from_dims(&dims)?);
         (1..cx.output_count()).try_for_each(|port| cx.set_output(port, statistics))
     }
 }

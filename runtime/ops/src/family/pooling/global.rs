@@ -81,7 +81,7 @@ impl<P: GlobalPool> Op for Described<P> {
         let dims = shape.iter().enumerate();
         let dims: Vec<Dim> =
             dims.map(|(axis, dim)| if axis < 2 { dim } else { Dim::Fixed(1) }).collect();
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

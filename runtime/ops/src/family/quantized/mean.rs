@@ -101,7 +101,7 @@ impl<M: QuantizedMean> Op for Described<M> {
         if cx.flag("channels_last")? {
             dims[1..].rotate_left(1);
         }
-        let dims = Shape::of_dims(&dims)?;
+        let dims = Shape::from_dims(&dims)?;
         cx.set_output(0, x.dtype().map_or(x, |t| TensorDesc::new(t, dims)))
     }
 }
@@ -116,7 +116,7 @@ fn channels_second(node: &Node<'_>) -> Result<TensorDesc, Error> {
     if node.flag("channels_last")? {
         dims[1..].rotate_right(1);
     }
-    let shape = Shape::of_dims(&dims)?;
+    let shape = Shape::from_dims(&dims)?;
     Ok(x.dtype().map_or(x, |t| TensorDesc::new(t, shape)))
 }
 

@@ -74,7 +74,7 @@ impl Plan {
         let dims = x.full_shape();
         let dims = dims.iter().zip(&self.axes);
         let dims = dims.map(|(dim, axis)| axis.map_or(dim, |axis| dim.with(axis.to)));
-        Shape::of_dims(&dims.collect::<Vec<_>>())
+        Shape::from_dims(&dims.collect::<Vec<_>>())
     }
 }
 

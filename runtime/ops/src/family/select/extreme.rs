@@ -53,7 +53,7 @@ impl<E: Extreme> Op for Described<E> {
         } else {
             dims.remove(axis);
         }
-        cx.set_output(0, TensorDesc::new(DType::I64, Shape::of_dims(&dims)?))
+        cx.set_output(0, TensorDesc::new(DType::I64, Shape::from_dims(&dims)?))
     }
 }
 

@@ -51,7 +51,7 @@ impl Op for GatherBlockQuantized {
         let (data, scales) = (cx.input(DATA)?, cx.input(SCALES)?);
         let inner = data.shape()[1..data.rank() - 1].iter().copied().map(Dim::Fixed);
         let dims: Vec<Dim> = cx.input(INDICES)?.full_shape().iter().chain(inner).collect();
-        let shape = Shape::of_dims(&[dims, vec![Dim::Fixed(table.line_len)]].concat())?;
+        let shape = Shape::from_dims(&[dims, vec![Dim::Fixed(table.line_len)]].concat())?;
         cx.set_output(0, scales.with_shape(shape))
     }
 }

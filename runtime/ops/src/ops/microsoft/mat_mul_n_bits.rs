@@ -67,7 +67,7 @@ impl Op for MatMulNBits {
         if let Some(last) = dims.last_mut() {
             *last = Dim::Fixed(sizes.columns);
         }
-        cx.set_output(0, a.with_shape(Shape::of_dims(&dims)?))
+        cx.set_output(0, a.with_shape(Shape::from_dims(&dims)?))
     }
 }
 

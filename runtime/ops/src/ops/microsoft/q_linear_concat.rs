@@ -53,7 +53,7 @@ impl Op for QLinearConcat {
             }
             dims[axis] = Dim::Fixed(dims[axis].bound().saturating_add(part.shape()[axis]));
         }
-        let shape = Shape::of_dims(&dims)?;
+        let shape = Shape::from_dims(&dims)?;
         cx.set_output(0, zero.dtype().map_or(zero, |t| TensorDesc::new(t, shape)))
     }
 }

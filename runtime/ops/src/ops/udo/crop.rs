@@ -59,7 +59,7 @@ impl Crop for OffsetCrop {
             input.iter().zip(reference.iter()).zip(walks).map(|((input, reference), walk)| {
                 if walk.len == input.bound() { input } else { reference }
             });
-        cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<Dim>>())?))
+        cx.set_output(0, x.with_shape(Shape::from_dims(&dims.collect::<Vec<Dim>>())?))
     }
 
     fn walks(cx: &FinalizeCx<'_>) -> Result<Vec<Walk>, Error> {

@@ -10,7 +10,7 @@ use crate::span::slice_or_empty;
 ///
 /// Outputs after the 64th have flags in their arguments and must not be bounded.
 #[derive(Debug)]
-pub(crate) struct Owed {
+pub(crate) struct Pending {
     pub(super) untaken: Cell<u64>,
     pub(super) unsaid: Cell<u64>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Owed {
 /// The number of outputs with a bit.
 pub(super) const OWED_BITS: usize = 64;
 
-impl Owed {
+impl Pending {
     #[inline]
     pub(crate) const fn new(args: &ExecArgs) -> Self {
         Self { untaken: Cell::new(args.untaken), unsaid: Cell::new(args.unsaid) }

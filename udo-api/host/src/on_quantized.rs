@@ -74,7 +74,7 @@ impl FinalizedKernel {
     /// declares neither in-place pairs nor ties. Returns `None` if the scratch size overflows, or the kernel has
     /// geometry that is not filled.
     #[must_use]
-    pub fn on_values(self, inputs: usize, ways: Vec<Option<Converted>>) -> Option<Self> {
+    pub fn on_quantized(self, inputs: usize, ways: Vec<Option<Converted>>) -> Option<Self> {
         let workspace = self.workspace();
         let is_open = self.geometry_bytes() > 0 && self.filled_geometry().is_none();
         if workspace.wants_all_vtcm() || is_open {
@@ -107,17 +107,17 @@ unsafe extern "C" fn finalize(_: *const FinalizeArgs, _: *mut Finalized) -> u32 
     Status::BAD_CALL.code()
 }
 
-// SAFETY: `state` is the box from `on_values`, freed once.
+// SAFETY: `state` is the box from `on_quantized`, freed once.
 unsafe extern "C" fn free(state: *mut c_void) {
-    // SAFETY: `on_values` created it from a box, and nothing else frees it.
+    // SAFETY: `on_quantized` created it from a box, and nothing else frees it.
     drop(unsafe { Box::from_raw(state.cast::<ConvertingKernel>()) });
 }
 
-// SAFETY: `args` follow the contract for a kernel with the scratch and the tensors of `on_values`.
+// SAFETY: `args` follow the contract for a kernel with the scratch and the tensors of `on_quantized`.
 unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
     // SAFETY: the arguments are valid for the call, by the contract.
     let args = unsafe { &*args };
-    // SAFETY: the state is the box from `on_values`, which lives as long as the kernel.
+    // SAFETY: the state is the box from `on_quantized`, which lives as long as the kernel.
     let own = unsafe { &*args.state.cast::<ConvertingKernel>() };
     let outputs = own.ways.len() - own.inputs;
     let counts = (usize::from(args.input_count), usize::from(args.output_count));
