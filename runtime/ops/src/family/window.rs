@@ -194,9 +194,9 @@ impl Window {
             (self.pads[axis], self.end_pads[axis], self.output[axis]) = (begin, end, requested);
             return Ok(());
         }
-        let cut = self.pads[axis].checked_add(self.end_pads[axis]);
-        let left = cut.and_then(|cut| full.checked_sub(cut)).filter(|&left| left > 0);
-        self.output[axis] = left.ok_or_else(|| {
+        let padding = self.pads[axis].checked_add(self.end_pads[axis]);
+        let output = padding.and_then(|padding| full.checked_sub(padding));
+        self.output[axis] = output.filter(|&output| output > 0).ok_or_else(|| {
             Error::new(format!(
                 "the pads {:?} and {:?} cut off all of an output of {full}",
                 self.pads, self.end_pads
@@ -205,11 +205,12 @@ impl Window {
         Ok(())
     }
 
+    /// Pads an axis so that the output has `extent / stride` positions, rounded up (ONNX's `auto_pad`).
     fn pad_to_same(&mut self, axis: usize, padding: Padding) -> Result<(), Error> {
         let (extent, stride) = (self.input[axis], self.strides[axis]);
         let count = extent.div_ceil(stride);
-        let needed = (count.saturating_sub(1) * stride).checked_add(self.span(axis)?);
-        let total = needed.map_or(0, |n| n.saturating_sub(extent));
+        let padded_extent = (count.saturating_sub(1) * stride).checked_add(self.span(axis)?);
+        let total = padded_extent.map_or(0, |n| n.saturating_sub(extent));
         let (less, more) = (total / 2, total - total / 2);
         self.output[axis] = count;
         (self.pads[axis], self.end_pads[axis]) =
@@ -274,24 +275,22 @@ fn output_shape(node: &Node<'_>, rank: usize) -> Result<Option<Vec<usize>>, Erro
     if !node.has_param("output_shape") {
         return Ok(None);
     }
-    let read_parameters = node.ints("output_shape")?.len();
-    let mut shape = sizes(
-        node,
-        "output_shape",
-        if read_parameters == rank + 2 { read_parameters } else { rank },
-        1,
-    )?;
+    let len = node.ints("output_shape")?.len();
+    let expected = if len == rank + 2 { len } else { rank };
+    let mut shape = sizes(node, "output_shape", expected, 1)?;
     Ok(Some(shape.split_off(shape.len() - rank)))
 }
 
+/// Extends values of the last axes to three axes, with 1 for the first ones.
 fn place(values: &[usize]) -> Spatial {
-    let mut all = [1; 3];
-    for (to, from) in all.iter_mut().rev().zip(values.iter().rev()) {
-        *to = *from;
+    let mut spatial = [1; 3];
+    for (axis, value) in spatial.iter_mut().rev().zip(values.iter().rev()) {
+        *axis = *value;
     }
-    all
+    spatial
 }
 
+/// Reads a parameter with one size per axis; 1 by default.
 fn per_axis(node: &Node<'_>, name: &str, rank: usize) -> Result<Vec<usize>, Error> {
     if node.has_param(name) { sizes(node, name, rank, 1) } else { Ok(vec![1; rank]) }
 }
