@@ -418,18 +418,18 @@ mod tests {
 
     fn quantized_values_match_the_definition<B: Binary>(name: &str) {
         let (a, b) = ([12u8, 200, 3, 90], [7u8, 255]);
-        let [a_is, b_is, y_is] = [(0.5, 10), (1.0, 5), (2.0, 3)]
+        let [a_encoding, b_encoding, y_encoding] = [(0.5, 10), (1.0, 5), (2.0, 3)]
             .map(|(scale, zero_point)| Encoding { scale, zero_point });
         let run = pair(
             name,
-            tensor(&[2, 2], &a).encoded(a_is.scale, a_is.zero_point),
-            tensor(&[2, 1], &b).encoded(b_is.scale, b_is.zero_point),
+            tensor(&[2, 2], &a).encoded(a_encoding.scale, a_encoding.zero_point),
+            tensor(&[2, 1], &b).encoded(b_encoding.scale, b_encoding.zero_point),
         );
         let run = run.on(Core::DSP_V68);
-        let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
+        let y = run.clone().output_encoding(0, y_encoding.scale, y_encoding.zero_point).one();
         let expected_at = |i: usize| {
-            let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[i / 2]));
-            y_is.quantize::<u8>(B::F64(a.into(), b.into()) as f32)
+            let (a, b) = (a_encoding.dequantize(a[i]), b_encoding.dequantize(b[i / 2]));
+            y_encoding.quantize::<u8>(B::F64(a.into(), b.into()) as f32)
         };
         assert_eq!(y.values::<u8>(), [0, 1, 2, 3].map(expected_at));
         assert_eq!(run.error(), "output 0 has no encoding");
@@ -440,9 +440,8 @@ mod tests {
         let y = pair(name, tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
         let pairs = a.iter().map(|&a| (a, b[0]));
         assert_near(&y.values::<f32>(), &expected::<B>(pairs), 1e-6);
-        let half_values =
-            |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
-        let (a, b) = (half_values(&a), half_values(&b));
+        let to_f16 = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
+        let (a, b) = (to_f16(&a), to_f16(&b));
         let y = pair(name, tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = a.into_iter().zip(b).map(|(a, b)| (a.to_f32(), b.to_f32()));
@@ -459,8 +458,8 @@ mod tests {
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = (0..600).map(|i| (a[i].to_f32(), b[i % 3].to_f32()));
         let rounded = |y: f64| f64::from(F16::from_f32(y as f32).to_f32());
-        let wanted_halves: Vec<f64> = expected::<B>(pairs).into_iter().map(rounded).collect();
-        assert_near(&y, &wanted_halves, 1e-3);
+        let expected_f16: Vec<f64> = expected::<B>(pairs).into_iter().map(rounded).collect();
+        assert_near(&y, &expected_f16, 1e-3);
         let narrow = |x: &[F16]| x.iter().map(|x| Bf16::from_f32(x.to_f32())).collect::<Vec<_>>();
         let (a, b) = (narrow(&a), narrow(&b));
         let y = pair(name, tensor(&[3, 200], &a), tensor(&[3, 1], &b)).one();
@@ -493,6 +492,7 @@ mod tests {
         let error = pair(name, tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
         assert_eq!(error, "the element type is u8, which the kernel does not take");
     }
+
     fn edge_cases_match_the_function<B: Binary>(name: &str) {
         let count = EDGES.len();
         let rows: Vec<f32> = (0..count * count).map(|i| EDGES[i / count]).collect();

@@ -25,7 +25,7 @@ pub(crate) struct Walk {
     pub(crate) len: usize,
     /// Input position of the first one; may be before or after the input.
     pub(crate) start: isize,
-    /// 0 repeats one position. With negative steps walks positions must be inside the input; with steps above 1,
+    /// 0 repeats one position. With negative steps all positions must be inside the input; with steps above 1,
     /// positions outside must have the fill value.
     pub(crate) step: isize,
     /// Number of input positions.
@@ -69,7 +69,7 @@ impl Walk {
         }
     }
 
-    /// Walks `len` positions from `start` on, `step` apart, walks inside the input.
+    /// Walks `len` positions from `start` on, `step` apart, all inside the input.
     pub(crate) const fn slice(extent: usize, start: usize, len: usize, step: isize) -> Self {
         let step = if len > 1 { step } else { 1 };
         Self { len, start: start as isize, step, ..Self::whole(extent) }
@@ -209,7 +209,7 @@ pub(crate) struct Walks {
 }
 
 impl Walks {
-    /// Combines the walks of walks output axes.
+    /// Combines the walks of all output axes.
     pub(crate) fn new(axes: impl Iterator<Item = Walk>) -> Self {
         let mut walks = Self { rank: 0, along: [Walk::whole(1); MAX_RANK], inner: 1, len: 1 };
         for walk in axes.take(MAX_RANK) {
@@ -395,7 +395,7 @@ impl<'a> Rows<'a> {
         self.from[axis] = source.map(|source| source * self.strides[axis]);
     }
 
-    /// Returns the first element of the row, or `None` if walks of it is fill.
+    /// Returns the first element of the input row, or `None` if the output row has only fill values.
     fn from(&self) -> Option<usize> {
         self.from[..self.outer.len()].iter().try_fold(0, |sum, from| Some(sum + (*from)?))
     }

@@ -85,7 +85,7 @@ fn check(x: &TensorDesc, axis_index: usize, axis: &Axis) -> Result<(), Error> {
         return refused("is resized, expected a fixed extent");
     }
     if axis.from == 0 && axis.to > 0 {
-        return refused("has no elements, expected axis_index least one to sample");
+        return refused("has no elements, expected at least one to sample");
     }
     if u32::try_from(axis.from.max(axis.to)).is_err() {
         return refused("has too many elements for a table, expected fewer than 4294967296");
@@ -214,7 +214,7 @@ fn larger(one: Scale, other: Scale) -> Scale {
 /// Returns axes resized to `sizes`, or by a common scale if `keep_aspect_ratio_policy` requires one.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
     let refused =
-        || Error::new(format!("input 3 is {sizes:?}, expected sizes of axis_index least 0"));
+        || Error::new(format!("input 3 is {sizes:?}, expected sizes of at least 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
     let sizes = sizes.ok_or_else(refused)?;
     let scales = from
