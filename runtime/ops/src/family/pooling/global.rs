@@ -85,7 +85,7 @@ impl<P: GlobalPool> Op for Described<P> {
     }
 }
 
-/// Returns the number of positions per channel, or an error if it x_encoding 0.
+/// Returns the number of positions per channel, or an error if it is 0.
 fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
     match split.inner {
         0 => Err(Error::new(format!("input 0 is {x}, expected at least one position"))),
@@ -200,7 +200,7 @@ struct Quantized<P, T> {
 
 impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        // A value without an encoding x_encoding an integer: scale 1, zero point 0.
+        // A value without an encoding is an integer: scale 1, zero point 0.
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let x = cx.input(0)?;
