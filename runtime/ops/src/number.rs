@@ -5,7 +5,9 @@ use udo_api::{Bf16, Bool, DType, Element, Error, F16};
 /// An element type with arithmetic. Integers wrap.
 pub(crate) trait Number: Element + PartialOrd {
     const ZERO: Self;
+    /// The lowest value; negative infinity for floats.
     const LOWEST: Self;
+    /// The highest value; infinity for floats.
     const HIGHEST: Self;
     /// Converts from f64. Integers truncate and saturate.
     fn from_f64(number: f64) -> Self;
@@ -101,8 +103,9 @@ fn wrapping_power(mut base: u64, mut exponent: u64) -> u64 {
 floats!(f32, f64);
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// A type that real numbers convert to. Integers truncate and saturate.
+/// An element type that f64 converts to. Integers truncate and saturate.
 pub(crate) trait OfReal: Element {
+    /// Converts from f64.
     fn of_real(number: f64) -> Self;
 }
 
@@ -133,6 +136,7 @@ of_real! {
 
 /// A floating-point type and its conversion to f64.
 pub(crate) trait Floating: Element {
+    /// Converts to f64, exactly.
     fn real(self) -> f64;
 }
 
@@ -152,7 +156,7 @@ floating! {
     Bf16, x => x.to_f32().into();
 }
 
-/// Returns the bit pattern of 1.
+/// Returns the bits of the value 1 in the type `dtype`.
 pub(crate) fn one_bits(dtype: Option<DType>) -> u64 {
     match dtype {
         Some(DType::F32) => u64::from(1f32.to_bits()),
@@ -163,13 +167,14 @@ pub(crate) fn one_bits(dtype: Option<DType>) -> u64 {
     }
 }
 
-/// Returns the error for a type that no arm handles.
+/// Returns the error for an element type that a kernel does not support.
 pub(crate) fn refuse_type(found: Option<DType>) -> Error {
     let found = found.map_or("absent", DType::name);
     Error::new(format!("the element type is {found}, which the kernel does not take"))
 }
 
-/// Evaluates the arm with `$T` bound to the Rust type of `$dtype`; an error for types not listed.
+/// Evaluates `$body` with `$T` bound to the Rust type of the listed type that `$dtype` is, or returns an error for a
+/// type that is not listed. `$dtype` is an `Option<DType>`.
 macro_rules! of_type {
     ($dtype:expr, [$($variant:ident = $rust:ty),* $(,)?], $T:ident => $body:expr) => {
         // A closure, so that functions of different types coerce to pointers in one match.
@@ -200,7 +205,7 @@ macro_rules! of_any {
     };
 }
 
-/// Evaluates the arm with `$B` bound to an unsigned integer as wide as elements of `$dtype`. Suits operations that
+/// Evaluates `$body` with `$B` bound to an unsigned integer as wide as elements of `$dtype`. It suits operations that
 /// treat elements as bits.
 macro_rules! of_width {
     ($dtype:expr, $B:ident => $body:expr) => {
@@ -285,7 +290,7 @@ macro_rules! reals {
 
 reals!(f32, f64);
 
-/// Returns the error of a packer for a recipe that it does not know.
+/// Returns the error for an unknown recipe: the integers that tell a packing function how to pack a constant.
 pub(crate) fn wrong_recipe(numbers: &[u64]) -> Error {
     Error::new(format!("no recipe has the numbers {numbers:?}"))
 }

@@ -1,5 +1,6 @@
-//! Attention: `softmax(scale Q K^T + mask) V` for every head, computed in tiles of queries and keys, so that the score
-//! matrix is never stored as a whole.
+//! Attention: `softmax(scale Q K^T + mask) V` for every head. f32, f16 and bf16 are computed in tiles of queries and
+//! keys, so the score matrix is never stored as a whole (as in FlashAttention, arXiv 2205.14135); f64 by the
+//! definition.
 
 mod arguments;
 mod exact;
@@ -22,7 +23,7 @@ pub(crate) use rotate::rotate;
 use sizes::{Counts, Mask, Sizes};
 use tiles::Tiled;
 
-/// Inputs.
+// Inputs.
 const Q: usize = 0;
 const K: usize = 1;
 const V: usize = 2;
@@ -31,11 +32,12 @@ const PAST_KEY: usize = 4;
 const PAST_VALUE: usize = 5;
 const VALID_LENGTHS: usize = 6;
 
-/// Outputs after the first.
+// Outputs after the first.
 const PRESENT_KEY: usize = 1;
 const PRESENT_VALUE: usize = 2;
 const SCORES: usize = 3;
 
+/// Types of queries, keys and values.
 pub(crate) const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::BF16);
 /// Types of masks: bool, or the type of the other inputs.
 pub(crate) const MASKS: TypeSet = TYPES.or(types::BOOL);
@@ -58,7 +60,7 @@ macro_rules! kernels {
         &[
             KernelDef::new::<Tiled<F16>>("Attention", Core::CPU).ports(rules!(types::F16)),
             KernelDef::new::<Tiled<Bf16>>("Attention", Core::CPU).ports(rules!(types::BF16)),
-            // f16 and bf16 inputs would have to be converted first.
+            // After the kernels of f16 and bf16, so that inputs of these types are not converted to f32.
             KernelDef::new::<Tiled<f32>>("Attention", Core::CPU).ports(rules!(types::F32)),
             KernelDef::new::<Exact>("Attention", Core::CPU).ports(rules!(types::F64)),
         ]
@@ -83,10 +85,10 @@ pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
     let q = cx.input(Q)?;
     for port in (1..VALID_LENGTHS).filter(|&port| cx.has_input(port)) {
         let found = cx.input(port)?;
-        let is_fine = |x: TensorDesc| {
+        let is_supported = |x: TensorDesc| {
             x.dtype() == q.dtype() || port == MASK && x.dtype() == Some(DType::Bool)
         };
-        if !is_fine(found) {
+        if !is_supported(found) {
             let expected = q.dtype().map_or("a type", DType::name);
             return Err(Error::new(format!("input {port} is {found}, expected {expected}")));
         }
@@ -105,12 +107,16 @@ pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The stage at which scores are written to an output.
+/// The stage of the computation after which scores are written to an output (`qk_matmul_output_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// After `scale Q K^T`.
     Scaled,
+    /// After the soft cap.
     Capped,
+    /// After the mask.
     Masked,
+    /// After softmax.
     Normalized,
 }
 
@@ -142,7 +148,7 @@ struct Problem {
     counts: Counts,
     mask: Option<Mask>,
     scale: f64,
-    /// Scores are limited to this absolute value; 0 for no limit.
+    /// Scores are limited to this absolute value, by `softcap tanh(score / softcap)`; 0 for no limit.
     softcap: f64,
     is_causal: bool,
     /// Whether the last query is at the position of a sequence's last key, whatever its length.
@@ -224,23 +230,23 @@ impl Problem {
         Ok(Self { counts, mask, ..*self })
     }
 
-    /// Returns the work of the products of queries with visible keys, and of shares with values.
+    /// Returns the work of the products of queries with visible keys, and of normalized scores with values.
     fn work(&self) -> Work {
         let Counts { batch, q_heads, queries, past, total, depth, width, .. } = self.counts;
         let reach = Reach::new(total, past).at_end(self.is_at_end, queries);
-        let seen = |query| self.visible(reach, query).saturating_sub(self.first(reach, query));
-        let pairs = (0..queries).map(seen);
+        let key_count = |query| self.visible(reach, query).saturating_sub(self.first(reach, query));
+        let pairs = (0..queries).map(key_count);
         let pairs = pairs.fold(0, usize::saturating_add);
         Work::products(&[batch, q_heads, pairs, depth.saturating_add(width)])
     }
 
     /// Returns the end of the keys that a query sees.
     fn visible(&self, reach: Reach, query: usize) -> usize {
-        let seen = self.mask.map_or(reach.valid, |mask| reach.valid.min(mask.len));
-        if self.is_causal { seen.min(reach.end(query)) } else { seen }
+        let end = self.mask.map_or(reach.valid, |mask| reach.valid.min(mask.len));
+        if self.is_causal { end.min(reach.end(query)) } else { end }
     }
 
-    /// Returns their start.
+    /// Returns the start of the keys that a query sees.
     fn first(&self, reach: Reach, query: usize) -> usize {
         self.window.map_or(0, |window| reach.end(query).saturating_sub(window))
     }

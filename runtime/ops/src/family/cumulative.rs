@@ -1,4 +1,4 @@
-//! Cumulative operations along an axis.
+//! Cumulative operations along an axis: CumSum and CumProd.
 
 use std::marker::PhantomData;
 
@@ -24,10 +24,11 @@ pub(crate) trait Cumulative: Send + Sync + 'static {
     /// OpenCL expression of the next value from `so_far` and `x`.
     const OPENCL: &'static str;
 
+    /// Returns the next value from the value before it and the element `x`.
     fn next<T: Number>(so_far: T, x: T) -> T;
 }
 
-/// Defines the operator of `C`.
+/// Defines the operator of the operation `C`.
 pub(crate) const fn cumulative<C: Cumulative>() -> Def {
     let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     #[cfg(test)]
@@ -37,6 +38,7 @@ pub(crate) const fn cumulative<C: Cumulative>() -> Def {
 
 const TYPES: TypeSet = types::FLOATS.or(types::INDEX).or(types::U32).or(types::U64);
 
+/// The operator of the operation `C`.
 struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: Cumulative> Described<C> {
@@ -107,11 +109,13 @@ widened! {
     u64, u64, x => x, x;
 }
 
+/// CPU kernel of the operation `C`.
 struct Accumulated<C> {
+    /// Whether an output omits the element at its own position.
     is_exclusive: bool,
     is_reverse: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    by: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 /// Columns that are accumulated together.
@@ -125,10 +129,10 @@ impl<C: Cumulative> Kernel for Accumulated<C> {
                 F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16,
                 I32 = i32, I64 = i64, U32 = u32, U64 = u64,
             ],
-            T => Self::execute_of::<T>
+            T => Self::execute_typed::<T>
         )?;
         let (is_exclusive, is_reverse) = (cx.flag("exclusive")?, cx.flag("reverse")?);
-        Ok(Self { is_exclusive, is_reverse, run, by: PhantomData })
+        Ok(Self { is_exclusive, is_reverse, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -137,7 +141,7 @@ impl<C: Cumulative> Kernel for Accumulated<C> {
 }
 
 impl<C: Cumulative> Accumulated<C> {
-    fn execute_of<T: Widened>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+    fn execute_typed<T: Widened>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let axis = Indices::get(&io.inputs, 1)?.position(0, dims.len())?;
         let y = io.outputs.take::<T>(0)?;
@@ -181,7 +185,7 @@ struct AccumulatedGpu<C> {
     is_reverse: bool,
     options: String,
     item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
-    by: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 impl<C: Cumulative> GpuKernel for AccumulatedGpu<C> {
@@ -204,7 +208,7 @@ impl<C: Cumulative> GpuKernel for AccumulatedGpu<C> {
         // OpenCL defines wrapping only for unsigned integers.
         let options = integer(x.dtype()).map(|_| format!("-DINTEGER={}", width(x.dtype())));
         let (split, options) = (AxisSplit::at(x.shape(), axis), options.unwrap_or_default());
-        Ok(Self { split, is_exclusive, is_reverse, options, item, by: PhantomData })
+        Ok(Self { split, is_exclusive, is_reverse, options, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -255,9 +259,9 @@ mod tests {
         run.constant(tensor(&[], &[axis]))
     }
 
-    /// The f64 reference.
-    fn expected<C: Cumulative>(x: &[f64], ends: [i64; 2]) -> Vec<f64> {
-        let [is_exclusive, is_reverse] = ends.map(|flag| flag != 0);
+    /// The f64 reference; `flags` are the parameters `exclusive` and `reverse`.
+    fn expected<C: Cumulative>(x: &[f64], flags: [i64; 2]) -> Vec<f64> {
+        let [is_exclusive, is_reverse] = flags.map(|flag| flag != 0);
         let mut so_far = C::FIRST;
         let mut y = vec![0.0; x.len()];
         for step in 0..x.len() {
@@ -272,22 +276,22 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<C: Cumulative>(name: &str) {
         println!("{name}: a family member");
-        ends_and_elements::<C>();
-        every_type::<C>();
-        axes::<C>();
-        threads::<C>();
+        exclusive_and_reverse_results_match_the_definition::<C>();
+        every_type_matches_the_definition::<C>();
+        axes_are_resolved::<C>();
+        results_do_not_depend_on_threads::<C>();
     }
 
-    fn ends_and_elements<C: Cumulative>() {
+    fn exclusive_and_reverse_results_match_the_definition<C: Cumulative>() {
         let x = [3i32, -2, 5];
-        for ends in [[0, 0], [1, 0], [0, 1], [1, 1]] {
+        for flags in [[0, 0], [1, 0], [0, 1], [1, 1]] {
             let run = bench(C::NAME).input(tensor(&[3], &x));
-            let run = along(run.int("exclusive", ends[0]).int("reverse", ends[1]), -1);
+            let run = along(run.int("exclusive", flags[0]).int("reverse", flags[1]), -1);
             for core in [Core::CPU, Core::GPU] {
                 let y = run.clone().on(core).one().values::<i32>();
                 assert_eq!(
                     y.iter().map(|&y| f64::from(y)).collect::<Vec<_>>(),
-                    expected::<C>(&x.map(f64::from), ends),
+                    expected::<C>(&x.map(f64::from), flags),
                     "{core}"
                 );
             }
@@ -305,7 +309,7 @@ mod tests {
         assert_eq!(y.dims(), [2, 0]);
     }
 
-    fn every_type<C: Cumulative>() {
+    fn every_type_matches_the_definition<C: Cumulative>() {
         fn check<C: Cumulative, T: Widened + PartialEq + std::fmt::Debug>(
             convert: impl Fn(u8) -> T,
         ) {
@@ -329,7 +333,7 @@ mod tests {
         check::<C, _>(u64::from);
     }
 
-    fn axes<C: Cumulative>() {
+    fn axes_are_resolved<C: Cumulative>() {
         let x = tensor(&[2, 2], &[1f64, 2.0, 3.0, 4.0]);
         let run = |axis: i32| bench(C::NAME).input(x.clone()).input(tensor(&[], &[axis]));
         let down = [C::next(1.0, 3.0), C::next(2.0, 4.0)];
@@ -341,7 +345,7 @@ mod tests {
         assert_eq!(error, "input 1 is i64[2], expected one number");
     }
 
-    fn threads<C: Cumulative>() {
+    fn results_do_not_depend_on_threads<C: Cumulative>() {
         let dims = [30, 40, 70];
         let count: usize = dims.iter().product();
         // Near 1, so that products stay in range.

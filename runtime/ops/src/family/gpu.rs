@@ -1,4 +1,6 @@
-//! Building blocks of GPU kernels: arguments, storage types, and strided access to several tensors.
+//! Building blocks of GPU kernels: arguments, storage types, strided access to several tensors, and fused epilogue
+//! steps. A GPU kernel is an OpenCL source, and a Rust function of the same computation that the emulated GPU runs per
+//! work item.
 
 use std::fmt::Write as _;
 
@@ -76,10 +78,11 @@ float16 udo_load16_half(__global const half *p) { return vload_half16(0, p); }
 
 /// A floating-point storage type of the emulated GPU.
 pub(crate) trait Storage: Element {
+    /// Converts an element to f32.
     fn number(self) -> f32;
 
-    /// Reads element `at` from bytes of any alignment.
-    fn of_bytes(bytes: &[u8], at: usize) -> Option<f32>;
+    /// Reads element `index` from bytes of any alignment.
+    fn of_bytes(bytes: &[u8], index: usize) -> Option<f32>;
 }
 
 impl Storage for f32 {
@@ -159,26 +162,28 @@ pub(crate) struct StridedAccess {
 impl StridedAccess {
     /// Merges neighbouring axes that all tensors traverse contiguously.
     pub(crate) fn new(dims: &[usize], tensors: &[Steps]) -> Self {
-        let bare = tensors.iter().map(|steps| Steps { start: steps.start, along: Vec::new() });
-        let mut all = Self { dims: Vec::new(), tensors: bare.collect() };
+        let without_axes =
+            tensors.iter().map(|steps| Steps { start: steps.start, along: Vec::new() });
+        let mut merged = Self { dims: Vec::new(), tensors: without_axes.collect() };
         for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
             let step = |steps: &Steps| steps.along.get(axis).copied().unwrap_or(0);
-            let goes_on = |(own, from): (&Steps, &Steps)| {
-                own.along.last().is_some_and(|&outer| outer == step(from) * dim.cast_signed())
+            let is_contiguous = |(merged, steps): (&Steps, &Steps)| {
+                merged.along.last().is_some_and(|&outer| outer == step(steps) * dim.cast_signed())
             };
-            if all.tensors.iter().zip(tensors).all(goes_on)
-                && let Some(last) = all.dims.last_mut()
-            {
+            let extends_last_axis = merged.tensors.iter().zip(tensors).all(is_contiguous);
+            if extends_last_axis && let Some(last) = merged.dims.last_mut() {
                 *last *= dim;
-                for (own, from) in all.tensors.iter_mut().zip(tensors) {
-                    own.along.iter_mut().last().into_iter().for_each(|last| *last = step(from));
+                for (merged, steps) in merged.tensors.iter_mut().zip(tensors) {
+                    merged.along.iter_mut().last().into_iter().for_each(|last| *last = step(steps));
                 }
                 continue;
             }
-            all.dims.push(dim);
-            all.tensors.iter_mut().zip(tensors).for_each(|(own, from)| own.along.push(step(from)));
+            merged.dims.push(dim);
+            for (merged, steps) in merged.tensors.iter_mut().zip(tensors) {
+                merged.along.push(step(steps));
+            }
         }
-        all
+        merged
     }
 
     /// Returns the access to tensors of these shapes, which broadcast to `dims`.
@@ -227,12 +232,15 @@ impl StridedAccess {
         text
     }
 
+    /// Returns the extents, then the start and strides of each tensor.
     pub(crate) fn args(&self) -> Result<Vec<GpuArg>, Error> {
+        // The number of positions must fit an `int` too, but is no argument.
         let mut args = ints(self.dims.iter().copied().chain([self.len()]))?;
         args.pop();
         for steps in &self.tensors {
-            let all = std::iter::once(steps.start.cast_signed()).chain(steps.along.iter().copied());
-            args.extend(all.map(int).collect::<Result<Vec<_>, _>>()?);
+            let start = std::iter::once(steps.start.cast_signed());
+            let numbers = start.chain(steps.along.iter().copied());
+            args.extend(numbers.map(int).collect::<Result<Vec<_>, _>>()?);
         }
         Ok(args)
     }
@@ -240,21 +248,23 @@ impl StridedAccess {
     /// Returns the offset of tensor `tensor` at position `i`.
     pub(crate) fn place(&self, tensor: usize, i: usize) -> usize {
         let Some(steps) = self.tensors.get(tensor) else { return i };
-        let (mut rest, mut place) = (i, steps.start.cast_signed());
+        let (mut remaining, mut offset) = (i, steps.start.cast_signed());
         for (dim, step) in self.dims.iter().zip(&steps.along).rev() {
-            place += (rest % dim).cast_signed() * step;
-            rest /= dim;
+            offset += (remaining % dim).cast_signed() * step;
+            remaining /= dim;
         }
-        place.cast_unsigned()
+        offset.cast_unsigned()
     }
 }
 
-/// A fused bias, residual and activation, in this order.
+/// The steps of consumer nodes that a GPU kernel applies to its results: a bias, a residual and an activation, in this
+/// order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finish(Fused);
 
-/// The function that a source calls for each result `x`: `at` is the output index, `channel` the bias index. NaN stays
-/// NaN. Needs the build options of [`Finish::options`].
+/// The OpenCL function that a source calls for each result `x`: `at` is the output index, `channel` the bias index. NaN
+/// stays NaN. It needs the build options of [`Finish::options`], in which `FINISH_BY` is 0 for no activation, 1 for a
+/// clamp, 2 for SiLU and 3 for GELU.
 pub(crate) const FINISH: &str = "
 float udo_finish(float x, __global const UDO_STORAGE *bias, const int channel,
     __global const UDO_STORAGE *residual, const int at, const float low, const float high) {
@@ -307,14 +317,14 @@ impl Finish {
     /// Returns the build options of [`FINISH`].
     pub(crate) fn options(&self) -> String {
         let Fused { bias, residual, activation, .. } = self.0;
-        let by = match activation {
+        let function = match activation {
             Activation::None => 0,
             Activation::Relu | Activation::Relu6 | Activation::Clamp(..) => 1,
             Activation::Silu => 2,
             Activation::Gelu => 3,
         };
         let [bias, residual] = [bias, residual].map(|port| u8::from(port.is_some()));
-        format!("-DFINISH_BIAS={bias} -DFINISH_RESIDUAL={residual} -DFINISH_BY={by}")
+        format!("-DFINISH_BIAS={bias} -DFINISH_RESIDUAL={residual} -DFINISH_BY={function}")
     }
 
     /// Returns the lower and upper bound of the activation.
@@ -334,19 +344,19 @@ impl Finish {
         [port(self.0.bias), port(self.0.residual), GpuArg::f32(low), GpuArg::f32(high)]
     }
 
-    /// Applies the steps to `x`, the result at output index `at`.
+    /// Applies the steps to `x`, the result at output index `index`.
     pub(crate) fn apply(
         &self,
         buffers: &Buffers<'_>,
         mut x: f32,
         channel: usize,
-        at: usize,
+        index: usize,
     ) -> Result<f32, ExecError> {
         if let Some(port) = self.0.bias {
             x += buffers.load(port, channel)?;
         }
         if let Some(port) = self.0.residual {
-            x += buffers.load(port, at)?;
+            x += buffers.load(port, index)?;
         }
         let [low, high] = self.limits();
         Ok(match self.0.activation {
@@ -379,8 +389,8 @@ mod tests {
 
     #[test]
     fn strides_may_be_negative() {
-        let back = Steps { start: 5, along: vec![-3, 1] };
-        let access = StridedAccess::new(&[2, 3], &[back]);
+        let backwards = Steps { start: 5, along: vec![-3, 1] };
+        let access = StridedAccess::new(&[2, 3], &[backwards]);
         let places: Vec<_> = (0..6).map(|i| access.place(0, i)).collect();
         assert_eq!(places, [5, 6, 7, 2, 3, 4]);
     }

@@ -112,7 +112,7 @@ impl Layout for FewChannels {
             return Ok(());
         }
         Err(Error::new(format!(
-            "input 0 has {channels} channels, expected {} index most",
+            "input 0 has {channels} channels, expected {} at most",
             Self::MOST
         )))
     }

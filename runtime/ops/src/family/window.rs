@@ -6,20 +6,23 @@ use udo_simd::indirect;
 /// One value per spatial axis; if a tensor has fewer than three, the first ones have extent 1.
 pub(crate) type Spatial = [usize; 3];
 
-/// How a last window that exceeds the edge is treated.
+/// How the number of windows is rounded if the last one exceeds the padded input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
+    /// The last window does not count.
     Floor,
+    /// The last window counts.
     Ceil,
 }
 
-/// The source of the padding.
+/// How the padding is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Padding {
+    /// By the parameter `pads`.
     Explicit,
     /// Enough for `output = ceil(input / stride)`; an odd element goes to the end.
     SameUpper,
-    /// The same, with an odd element at the start.
+    /// Enough for `output = ceil(input / stride)`; an odd element goes to the start.
     SameLower,
 }
 
@@ -28,9 +31,11 @@ enum Padding {
 pub(crate) struct Window {
     pub(crate) input: Spatial,
     pub(crate) output: Spatial,
+    /// Extents of a window; its elements are called taps.
     pub(crate) kernel: Spatial,
     pub(crate) strides: Spatial,
     pub(crate) dilations: Spatial,
+    /// Padding before the input, and after it.
     pub(crate) pads: Spatial,
     pub(crate) end_pads: Spatial,
 }
@@ -77,13 +82,9 @@ impl Window {
             vec![0; rank]
         };
         let requested = output_shape(node, rank)?;
-        for (at, axis) in (3 - rank..3).enumerate() {
-            window.place_output(
-                axis,
-                mode,
-                extra[at],
-                requested.as_ref().map(|requested| requested[at]),
-            )?;
+        for (index, axis) in (3 - rank..3).enumerate() {
+            let output = requested.as_ref().map(|requested| requested[index]);
+            window.place_output(axis, mode, extra[index], output)?;
         }
         Ok(window)
     }
@@ -140,16 +141,17 @@ impl Window {
             .ok_or_else(|| Error::new("the kernel is too large"))
     }
 
+    /// Sets the number of windows along an axis with explicit padding.
     fn place_windows(&mut self, axis: usize, rounding: Rounding) -> Result<(), Error> {
         let padded = self.pads[axis]
             .checked_add(self.end_pads[axis])
             .and_then(|n| n.checked_add(self.input[axis]));
         let (span, stride) = (self.span(axis)?, self.strides[axis]);
-        let beyond = padded.and_then(|padded| span.checked_sub(padded));
+        let excess = padded.and_then(|padded| span.checked_sub(padded));
         // When rounding up, a window that starts inside the input counts, unless it starts a whole stride past the
         // padded end.
         let ends_beyond =
-            rounding == Rounding::Ceil && beyond.is_some_and(|beyond| beyond < stride);
+            rounding == Rounding::Ceil && excess.is_some_and(|excess| excess < stride);
         let free = padded.and_then(|padded| padded.checked_sub(span));
         let free = free.or(ends_beyond.then_some(0)).ok_or_else(|| {
             Error::new(format!(
@@ -162,14 +164,16 @@ impl Window {
             Rounding::Ceil => {
                 let count = free.div_ceil(stride) + 1;
                 // A window that starts in the padding after the input does not count.
-                let starts_behind = (count - 1) * stride >= self.input[axis] + self.pads[axis];
-                count - usize::from(starts_behind)
+                let starts_in_end_padding =
+                    (count - 1) * stride >= self.input[axis] + self.pads[axis];
+                count - usize::from(starts_in_end_padding)
             }
         };
         Ok(())
     }
 
-    /// Sets the output extent of a transposed convolution along an axis.
+    /// Sets the output extent of a transposed convolution along an axis. `extra` is its `output_padding`, `requested`
+    /// its `output_shape`.
     fn place_output(
         &mut self,
         axis: usize,
@@ -177,13 +181,13 @@ impl Window {
         extra: usize,
         requested: Option<usize>,
     ) -> Result<(), Error> {
-        let beyond = || Error::new("the output exceeds the address space");
+        let too_large = || Error::new("the output exceeds the address space");
         let full = self.input[axis].saturating_sub(1).checked_mul(self.strides[axis]);
         let full = full.and_then(|n| n.checked_add(self.span(axis).ok()?));
-        let full = full.and_then(|n| n.checked_add(extra)).ok_or_else(beyond)?;
+        let full = full.and_then(|n| n.checked_add(extra)).ok_or_else(too_large)?;
         let requested = match (requested, mode) {
             (None, Padding::SameUpper | Padding::SameLower) => {
-                Some(self.input[axis].checked_mul(self.strides[axis]).ok_or_else(beyond)?)
+                Some(self.input[axis].checked_mul(self.strides[axis]).ok_or_else(too_large)?)
             }
             (requested, _) => requested,
         };
@@ -194,9 +198,9 @@ impl Window {
             (self.pads[axis], self.end_pads[axis], self.output[axis]) = (begin, end, requested);
             return Ok(());
         }
-        let cut = self.pads[axis].checked_add(self.end_pads[axis]);
-        let left = cut.and_then(|cut| full.checked_sub(cut)).filter(|&left| left > 0);
-        self.output[axis] = left.ok_or_else(|| {
+        let padding = self.pads[axis].checked_add(self.end_pads[axis]);
+        let output = padding.and_then(|padding| full.checked_sub(padding));
+        self.output[axis] = output.filter(|&output| output > 0).ok_or_else(|| {
             Error::new(format!(
                 "the pads {:?} and {:?} cut off all of an output of {full}",
                 self.pads, self.end_pads
@@ -205,11 +209,12 @@ impl Window {
         Ok(())
     }
 
+    /// Pads an axis so that the output has `extent / stride` positions, rounded up (ONNX's `auto_pad`).
     fn pad_to_same(&mut self, axis: usize, padding: Padding) -> Result<(), Error> {
         let (extent, stride) = (self.input[axis], self.strides[axis]);
         let count = extent.div_ceil(stride);
-        let needed = (count.saturating_sub(1) * stride).checked_add(self.span(axis)?);
-        let total = needed.map_or(0, |n| n.saturating_sub(extent));
+        let padded_extent = (count.saturating_sub(1) * stride).checked_add(self.span(axis)?);
+        let total = padded_extent.map_or(0, |n| n.saturating_sub(extent));
         let (less, more) = (total / 2, total - total / 2);
         self.output[axis] = count;
         (self.pads[axis], self.end_pads[axis]) =
@@ -240,16 +245,16 @@ impl Window {
         }
         let skipped = self.pads[axis].saturating_sub(start).div_ceil(dilation);
         let first = (start + skipped * dilation).saturating_sub(self.pads[axis]);
-        let left = self.input[axis].saturating_sub(first).div_ceil(dilation);
-        Taps { first, len: self.kernel[axis].saturating_sub(skipped).min(left) }
+        let inside = self.input[axis].saturating_sub(first).div_ceil(dilation);
+        Taps { first, len: self.kernel[axis].saturating_sub(skipped).min(inside) }
     }
 
     /// Returns the number of taps of window `at` along `axis` inside the padded input.
     #[inline]
     pub(crate) fn padded_taps(&self, axis: usize, at: usize) -> usize {
         let padded = self.pads[axis] + self.input[axis] + self.end_pads[axis];
-        let left = padded.saturating_sub(at * self.strides[axis]);
-        left.div_ceil(self.dilations[axis]).min(self.kernel[axis])
+        let remaining = padded.saturating_sub(at * self.strides[axis]);
+        remaining.div_ceil(self.dilations[axis]).min(self.kernel[axis])
     }
 
     /// Returns the elements of one input channel.
@@ -274,24 +279,22 @@ fn output_shape(node: &Node<'_>, rank: usize) -> Result<Option<Vec<usize>>, Erro
     if !node.has_param("output_shape") {
         return Ok(None);
     }
-    let read_parameters = node.ints("output_shape")?.len();
-    let mut shape = sizes(
-        node,
-        "output_shape",
-        if read_parameters == rank + 2 { read_parameters } else { rank },
-        1,
-    )?;
+    let len = node.ints("output_shape")?.len();
+    let expected = if len == rank + 2 { len } else { rank };
+    let mut shape = sizes(node, "output_shape", expected, 1)?;
     Ok(Some(shape.split_off(shape.len() - rank)))
 }
 
+/// Extends values of the last axes to three axes, with 1 for the first ones.
 fn place(values: &[usize]) -> Spatial {
-    let mut all = [1; 3];
-    for (to, from) in all.iter_mut().rev().zip(values.iter().rev()) {
-        *to = *from;
+    let mut spatial = [1; 3];
+    for (axis, value) in spatial.iter_mut().rev().zip(values.iter().rev()) {
+        *axis = *value;
     }
-    all
+    spatial
 }
 
+/// Reads a parameter with one size per axis; 1 by default.
 fn per_axis(node: &Node<'_>, name: &str, rank: usize) -> Result<Vec<usize>, Error> {
     if node.has_param(name) { sizes(node, name, rank, 1) } else { Ok(vec![1; rank]) }
 }

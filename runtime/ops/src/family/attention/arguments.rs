@@ -10,11 +10,14 @@ use super::sizes::{Counts, Heads};
 use super::{K, MASK, PAST_KEY, PAST_VALUE, PRESENT_KEY, PRESENT_VALUE, Problem, Q, V};
 use super::{Mask, VALID_LENGTHS};
 
-/// Keys or values, and where the complete ones are stored.
+/// Keys or values. The complete ones are the cached ones, then the new ones.
 #[derive(Clone, Copy, Debug)]
 struct Side<T> {
+    /// Input with the new ones.
     new: usize,
+    /// Input with the cached ones.
     past: usize,
+    /// Output for the complete ones.
     present: usize,
     /// Elements of a single key or value.
     elements: usize,
@@ -31,8 +34,8 @@ impl<T: Element> Sides<T> {
     pub(super) fn read(cx: &FinalizeCx<'_>, counts: &Counts) -> Self {
         let side = |new: usize, past: usize, present: usize, elements: usize| {
             // Without an output for the complete keys, they are joined in scratch memory.
-            let is_own = cx.has_input(past) && !cx.has_output(present);
-            let scratch_len = if is_own { counts.cache_len(elements) } else { 0 };
+            let needs_scratch = cx.has_input(past) && !cx.has_output(present);
+            let scratch_len = if needs_scratch { counts.cache_len(elements) } else { 0 };
             Side { new, past, present, elements, scratch_len, marker: PhantomData }
         };
         Self([
@@ -41,7 +44,7 @@ impl<T: Element> Sides<T> {
         ])
     }
 
-    /// Adds the scratch memory to that of the caller.
+    /// Returns the scratch memory for joined keys and values.
     pub(super) fn workspace(&self) -> Workspace {
         let [keys, values] = &self.0;
         Workspace::for_elements::<T>(keys.scratch_len).and::<T>(values.scratch_len)
@@ -58,8 +61,8 @@ pub(super) struct Rows<'a, T> {
 impl<'a, T> Rows<'a, T> {
     /// Returns the elements from a row of a head on, and the row stride.
     pub(super) fn from(&self, [batch, head, row]: [usize; 3]) -> (&'a [T], usize) {
-        let step = self.heads.row;
-        (&self.data[self.heads.at(batch, head) + row * step..], step)
+        let stride = self.heads.row;
+        (&self.data[self.heads.at(batch, head) + row * stride..], stride)
     }
 }
 
@@ -68,21 +71,22 @@ pub(super) struct Arguments<'a, T> {
     pub(super) q: Rows<'a, T>,
     pub(super) keys: Rows<'a, T>,
     pub(super) values: Rows<'a, T>,
-    /// The mask that is added to scores; empty if absent.
+    /// The float mask, which is added to scores; empty if absent.
     pub(super) numbers: &'a [T],
-    /// The mask that selects keys; empty if absent.
+    /// The bool mask, which selects keys; empty if absent.
     pub(super) bools: &'a [Bool],
     /// Keys of each sequence; empty if all keys are valid.
     pub(super) valid: &'a [i64],
     /// Keys of each sequence that precede those of its queries; empty if the same for all.
     pub(super) past: &'a [i64],
-    /// An additional score of each head that only counts in the sum of exponentials; empty for none.
+    /// An additional score of each head that counts only in the sum of exponentials (an attention sink); empty for
+    /// none.
     pub(super) sinks: &'a [T],
-    /// Reach of a sequence in which all keys are valid.
+    /// The reach of a sequence in which all keys are valid.
     pub(super) all: Reach,
 }
 
-/// The range of a sequence's keys.
+/// The positions of a sequence's keys relative to its queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
     /// Valid keys.
@@ -107,7 +111,7 @@ impl Reach {
         Self { past, missing: queries.saturating_sub(self.valid), ..self }
     }
 
-    /// Returns the end of the keys up to a query's own position.
+    /// Returns the end of the keys up to a query's joined position.
     pub(super) fn end(&self, query: usize) -> usize {
         (self.past + query + 1).saturating_sub(self.missing)
     }
@@ -129,8 +133,8 @@ impl<'a, T: Element> Arguments<'a, T> {
             heads: Heads::new(q_heads, queries, depth, is_packed),
         };
         let mut join = |side: &Side<T>| {
-            let own = scratch.take::<T>(side.scratch_len)?;
-            side.join(counts, inputs, outputs, own, parallel)
+            let joined = scratch.take::<T>(side.scratch_len)?;
+            side.join(counts, inputs, outputs, joined, parallel)
         };
         let (keys, values) = (join(keys)?, join(values)?);
         let is_bool = problem.mask.map(|mask: Mask| mask.is_bool);
@@ -148,22 +152,23 @@ impl<'a, T: Element> Arguments<'a, T> {
 
     /// Returns the reach of a sequence.
     pub(super) fn reach(&self, problem: &Problem, batch: usize) -> Reach {
-        let own = |each: &[i64], all: usize| {
-            each.get(batch).map_or(all, |&len| usize::try_from(len).unwrap_or(0))
+        let length = |lengths: &[i64], default: usize| {
+            lengths.get(batch).map_or(default, |&len| usize::try_from(len).unwrap_or(0))
         };
-        let reach = Reach::new(own(self.valid, self.all.valid), own(self.past, self.all.past));
+        let reach =
+            Reach::new(length(self.valid, self.all.valid), length(self.past, self.all.past));
         reach.at_end(problem.is_at_end, problem.counts.queries)
     }
 }
 
 impl<T: Element> Side<T> {
-    /// Returns all keys or values: the input itself, or cached and new ones joined in the output or in `own`.
+    /// Returns all keys or values: the input itself, or cached and new ones joined in the output or in `joined`.
     fn join<'a>(
         &self,
         counts: &Counts,
         inputs: &Inputs<'a>,
         outputs: &mut Outputs<'a>,
-        own: &'a mut [T],
+        joined: &'a mut [T],
         parallel: Parallel<'_>,
     ) -> Result<Rows<'a, T>, ExecError> {
         let &Counts { kv_heads, past, new, total, is_packed, .. } = counts;
@@ -173,20 +178,20 @@ impl<T: Element> Side<T> {
         if !has_present && !inputs.has(self.past) {
             return Ok(Rows { data: x, heads });
         }
-        let to = if has_present { outputs.take::<T>(self.present)? } else { own };
-        let to = &mut to[..counts.cache_len(self.elements)];
-        let before = if past > 0 { inputs.get::<T>(self.past)? } else { &[] };
-        let (len, from_len) = (total * self.elements, past * self.elements);
-        parallel.chunks_mut(to, len, |at, to| {
-            let (old, to) = to.split_at_mut(from_len);
-            old.copy_from_slice(&before[at * from_len..][..from_len]);
-            let first = heads.at(at / kv_heads, at % kv_heads);
-            for (row, to) in to.chunks_exact_mut(self.elements.max(1)).enumerate() {
-                to.copy_from_slice(&x[first + row * heads.row..][..self.elements]);
+        let joined = if has_present { outputs.take::<T>(self.present)? } else { joined };
+        let joined = &mut joined[..counts.cache_len(self.elements)];
+        let past_x = if past > 0 { inputs.get::<T>(self.past)? } else { &[] };
+        let (head_len, past_len) = (total * self.elements, past * self.elements);
+        parallel.chunks_mut(joined, head_len, |index, joined| {
+            let (cached, rest) = joined.split_at_mut(past_len);
+            cached.copy_from_slice(&past_x[index * past_len..][..past_len]);
+            let first = heads.at(index / kv_heads, index % kv_heads);
+            for (row, y) in rest.chunks_exact_mut(self.elements.max(1)).enumerate() {
+                y.copy_from_slice(&x[first + row * heads.row..][..self.elements]);
             }
             Ok(())
         })?;
         let heads = Heads::new(kv_heads, total, self.elements, false);
-        Ok(Rows { data: to, heads })
+        Ok(Rows { data: joined, heads })
     }
 }

@@ -5,7 +5,7 @@ use udo_api::{DType, Dim, Error, ExecError, Inputs, Node, Shape, Status, TensorD
 use super::{K, MASK, PAST_KEY, PAST_VALUE, Q, V, VALID_LENGTHS};
 use crate::family::argument::count;
 
-/// The extents of an attention.
+/// The extents of an attention, some of which may be known only in the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) batch: Dim,
@@ -17,9 +17,9 @@ pub(crate) struct Sizes {
     pub(crate) past: Dim,
     /// Keys of input 1.
     pub(crate) new: Dim,
-    /// Elements of a query or key.
+    /// Elements of a query or key of one head.
     pub(crate) depth: Dim,
-    /// Elements of a value.
+    /// Elements of a value of one head.
     pub(crate) width: Dim,
     /// Whether heads are packed in rows, `[batch, length, heads * elements]` instead of `[batch, heads, length,
     /// elements]`.
@@ -28,7 +28,7 @@ pub(crate) struct Sizes {
     pub(super) is_at_end: bool,
 }
 
-/// The extents of a run, or the upper bounds.
+/// The extents of a run, or their upper bounds before the run. The fields are those of [`Sizes`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     pub(super) batch: usize,
@@ -89,31 +89,32 @@ impl Counts {
     }
 }
 
-/// One of the three inputs: batch, heads, length, elements of a head.
+/// Extents of queries, keys or values: batch, heads, length, elements of a head.
 struct Input([Dim; 4]);
 
 impl Input {
+    /// Reads the extents of input `port`, and the number of heads from the parameter `heads` if heads are packed.
     fn read(node: &Node<'_>, port: usize, heads: &str) -> Result<Self, Error> {
         let x = node.input(port)?;
         let dims: Vec<Dim> = x.full_shape().iter().collect();
-        let stated = node.has_param(heads).then(|| count(node, heads)).transpose()?;
-        match (dims.as_slice(), stated) {
+        let declared = node.has_param(heads).then(|| count(node, heads)).transpose()?;
+        match (dims.as_slice(), declared) {
             (&[batch, heads, length, elements], None) => Ok(Self([batch, heads, length, elements])),
-            (&[batch, own, length, elements], Some(stated)) => {
-                if own.bound() != stated {
+            (&[batch, head_count, length, elements], Some(declared)) => {
+                if head_count.bound() != declared {
                     return Err(Error::new(format!(
-                        "input {port} is {x}, and parameter {heads:?} is {stated}"
+                        "input {port} is {x}, and parameter {heads:?} is {declared}"
                     )));
                 }
-                Ok(Self([batch, own, length, elements]))
+                Ok(Self([batch, head_count, length, elements]))
             }
-            (&[batch, length, hidden], Some(stated)) => {
-                if !hidden.bound().is_multiple_of(stated) {
-                    let expected = format!("expected rows of {stated} heads");
+            (&[batch, length, hidden], Some(declared)) => {
+                if !hidden.bound().is_multiple_of(declared) {
+                    let expected = format!("expected rows of {declared} heads");
                     return Err(Error::new(format!("input {port} is {x}, {expected}")));
                 }
-                let elements = hidden.with(hidden.bound() / stated);
-                Ok(Self([batch, Dim::Fixed(stated), length, elements]))
+                let elements = hidden.with(hidden.bound() / declared);
+                Ok(Self([batch, Dim::Fixed(declared), length, elements]))
             }
             (&[_, _, _], None) => {
                 Err(Error::new(format!("input {port} is {x}, which asks for parameter {heads:?}")))
@@ -292,17 +293,17 @@ impl Mask {
         Self::broadcasting(mask.shape(), scores.dims(), is_bool).map(Some).ok_or_else(misfit)
     }
 
-    /// Returns the mask of extents `dims`, or `None` if it does not broadcast to scores of extents `all`.
-    fn broadcasting(dims: &[usize], all: &[usize], is_bool: bool) -> Option<Self> {
+    /// Returns the mask of extents `dims`, or `None` if it does not broadcast to scores of extents `scores`.
+    fn broadcasting(dims: &[usize], scores: &[usize], is_bool: bool) -> Option<Self> {
         let (&len, outer) = dims.split_last()?;
-        if outer.len() > 3 || len > *all.get(3)? {
+        if outer.len() > 3 || len > *scores.get(3)? {
             return None;
         }
         let (mut strides, mut stride) = ([0; 3], len);
         for (axis, &extent) in (0..3).rev().zip(outer.iter().rev()) {
             match extent {
                 1 => {}
-                _ if extent == all[axis] => strides[axis] = stride,
+                _ if extent == scores[axis] => strides[axis] = stride,
                 _ => return None,
             }
             stride = stride.saturating_mul(extent);
@@ -310,7 +311,7 @@ impl Mask {
         Some(Self { strides, len, is_bool })
     }
 
-    /// Returns the mask with the extents of a run, for scores of extents `all`.
+    /// Returns the mask with the extents of a run, for scores of extents `scores`.
     pub(super) fn in_run(
         &self,
         inputs: &Inputs<'_>,
@@ -323,7 +324,7 @@ impl Mask {
 
     /// Returns the start of the part for a batch, head and query.
     pub(super) fn at(&self, position: [usize; 3]) -> usize {
-        self.strides.iter().zip(position).map(|(stride, at)| stride * at).sum()
+        self.strides.iter().zip(position).map(|(stride, index)| stride * index).sum()
     }
 
     /// Returns the stride between queries.
@@ -335,7 +336,9 @@ impl Mask {
 /// Positions of the rows of heads in a tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
+    /// Stride between batches.
     batch: usize,
+    /// Stride between heads.
     head: usize,
     /// Stride between rows.
     pub(super) row: usize,

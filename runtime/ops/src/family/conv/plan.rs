@@ -1,5 +1,5 @@
-//! f32 convolution on the primitives. They take channels last; images with channels second are converted, convolved by
-//! the algorithm that suits the shape, and converted back.
+//! f32 convolution by the primitives of `udo_simd`: choice of algorithm, memory and threads. The primitives take
+//! channels last; images with channels second are converted before and after.
 
 use udo_api::{Arithmetic, ExecError, Parallel, Work};
 use udo_simd::conv_f32::{self, Plan, Shape, Transposed};
@@ -18,16 +18,17 @@ use crate::family::results::{Cut, Results, Strip, strip_rows};
 const WINOGRAD_THREADS: usize = 4;
 
 /// The fewest outputs per group for which rounding the inputs of each window to bf16 pays off.
-const LEAST_ROUNDED: usize = 16;
+const MIN_BF16_OUTPUTS: usize = 16;
 
-/// The fewest pixels of a strip: products of a few rows add their terms in another order.
-const STRIP_PIXELS: usize = 64;
+/// The fewest pixels of a strip (outputs that are computed and then quantized). Products of fewer rows add their terms
+/// in another order, and would differ from those without quantization.
+const MIN_STRIP_PIXELS: usize = 64;
 
 /// The fewest pixels per grain, unless threads would idle: each grain reads all weights.
-const LEAST_PIXELS: usize = 24;
+const MIN_GRAIN_PIXELS: usize = 24;
 
 /// The fewest rows of a strip: input rows that overlapping windows share are read again for each strip.
-const STRIP_LINES: usize = 4;
+const MIN_STRIP_LINES: usize = 4;
 
 /// The image size used to choose an algorithm that must serve all sizes; Winograd pays off from 14 by 14 pixels.
 const ANY_SIZE: [usize; 2] = [28; 2];
@@ -48,6 +49,7 @@ pub(crate) struct Weights<'a> {
     pub(crate) epilogue: Epilogue<'a>,
 }
 
+/// The algorithm of a convolution, with its sizes.
 enum Algorithm {
     /// A matrix product whose rows are gathered through a table.
     Indirect {
@@ -56,24 +58,21 @@ enum Algorithm {
         /// Groups, outputs and channels of a group, taps.
         shape: [usize; 4],
     },
-    /// A gathered product for each phase of the strides, by output rows.
-    Transposed {
-        plan: Box<Transposed>,
-        shape: Shape,
-    },
-    Winograd {
-        tile: Tile,
-        layer: Layer,
-    },
+    /// A transposed convolution: a gathered product for each phase (output position modulo stride).
+    Transposed { plan: Box<Transposed>, shape: Shape },
+    /// Winograd's minimal filtering (Lavin and Gray, arXiv 1509.09308), for windows of 3 by 3 without strides.
+    Winograd { tile: Tile, layer: Layer },
+    /// One filter per channel.
     Depthwise(depthwise::Shape),
 }
 
 impl ConvPlan {
-    /// Returns the plan for a shape; `None` if sizes overflow. A byte of packed weights costs as much as `price`
-    /// multiply-adds. Weights that are not constant have no price; for them Winograd's transform does not pay off.
+    /// Returns the plan for a shape; `None` if sizes overflow. A byte of packed weights costs as much as `memory_price`
+    /// multiply-adds. Weights that are not constant have no memory_price; for them Winograd's transform does not pay
+    /// off.
     pub(crate) fn new(
         conv: &Conv,
-        price: Option<u32>,
+        memory_price: Option<u32>,
         factors: Factors,
         ports: LayoutPorts,
     ) -> Option<Self> {
@@ -91,12 +90,14 @@ impl ConvPlan {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
             depthwise::packed_len(window.taps()?, channels[1])?;
             Algorithm::Depthwise(shape)
-        } else if let Some(algorithm) = price.and_then(|price| winograd(&images, conv, price)) {
+        } else if let Some(algorithm) =
+            memory_price.and_then(|memory_price| winograd(&images, conv, memory_price))
+        {
             algorithm
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
             let plan = Box::new(Plan::new(&shape)?);
-            let factors = if outputs < LEAST_ROUNDED { Factors::F32 } else { factors };
+            let factors = if outputs < MIN_BF16_OUTPUTS { Factors::F32 } else { factors };
             Algorithm::Indirect { factors, plan, shape: [groups, outputs, inputs, window.taps()?] }
         };
         Some(Self { algorithm, images, ports })
@@ -135,7 +136,7 @@ impl ConvPlan {
         }
     }
 
-    /// Returns the recipe that determines how weights are packed.
+    /// Returns the recipe: a description of the layout of packed weights.
     pub(crate) fn recipe(&self) -> F32Packing {
         match &self.algorithm {
             Algorithm::Indirect { factors: Factors::F32, shape, .. } => {
@@ -209,9 +210,9 @@ impl ConvPlan {
         let (channels, line) = (self.images.channels[1], self.images.line_pixels());
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => {
-                let grains = grains.min((plan.rows() / LEAST_PIXELS).max(threads));
+                let grains = grains.min((plan.rows() / MIN_GRAIN_PIXELS).max(threads));
                 let height = plan.rows().div_ceil(grains);
-                let strip = strip_rows(channels, STRIP_PIXELS);
+                let strip = strip_rows(channels, MIN_STRIP_PIXELS);
                 Cut { pixels: 1, channels, height, strip, workspace: 0 }
             }
             Algorithm::Transposed { plan, .. } => {
@@ -221,7 +222,7 @@ impl ConvPlan {
             }
             Algorithm::Depthwise(_) => {
                 let height = self.images.lines.div_ceil(grains);
-                let strip = strip_rows(line.saturating_mul(channels), STRIP_LINES);
+                let strip = strip_rows(line.saturating_mul(channels), MIN_STRIP_LINES);
                 Cut { pixels: line, channels, height, strip, workspace: 0 }
             }
             Algorithm::Winograd { tile, layer } => {
@@ -259,29 +260,30 @@ impl ConvPlan {
         mut y: Results<'_>,
     ) -> Result<(), ExecError> {
         let Weights { epilogue, .. } = weights;
-        let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
-        if outputs * to == 0 {
+        let Images { batch, channels: [inputs, outputs], pixels: [x_pixels, y_pixels], .. } =
+            self.images;
+        if outputs * y_pixels == 0 {
             return Ok(());
         }
         for image in 0..batch {
-            let mut y = y.part(image * to, to);
+            let mut y = y.part(image * y_pixels, y_pixels);
             let (x, step) = if self.ports.input {
-                (pixels(x, image, from, [inputs, pitch]), pitch)
+                (pixels(x, image, x_pixels, [inputs, pitch]), pitch)
             } else {
-                (&x[image * inputs * from..][..inputs * from], inputs)
+                (&x[image * inputs * x_pixels..][..inputs * x_pixels], inputs)
             };
             let residual =
-                epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
+                epilogue.residual.map(|(data, pixel)| (&data[image * outputs * y_pixels..], pixel));
             let weights = Weights { epilogue: Epilogue { residual, ..epilogue }, ..weights };
             let x = match &self.algorithm {
                 Algorithm::Indirect { plan, .. }
                     if plan.algorithm() == conv_f32::Algorithm::IndirectRows =>
                 {
-                    let strides = if self.ports.input { [step, 1] } else { [1, from] };
+                    let strides = if self.ports.input { [step, 1] } else { [1, x_pixels] };
                     let line = plan.padded_line_len();
                     let lines = partition::GRAIN.div_ceil(line.max(1));
-                    parallel.chunks_mut(converted, lines * line, |chunk, to| {
-                        plan.pad_lines(x, strides, chunk * lines, to);
+                    parallel.chunks_mut(converted, lines * line, |chunk, padded| {
+                        plan.pad_lines(x, strides, chunk * lines, padded);
                         Ok(())
                     })?;
                     &*converted
@@ -294,8 +296,8 @@ impl ConvPlan {
             };
             match y.as_numbers() {
                 Some((y, _)) if !self.ports.output => {
-                    let numbers = Results::numbers(unconverted, outputs);
-                    self.image(parallel, (x, step), weights, numbers, workspace)?;
+                    let results = Results::numbers(unconverted, outputs);
+                    self.image(parallel, (x, step), weights, results, workspace)?;
                     self.images.put_channels_second(parallel, unconverted, y)?;
                 }
                 _ => self.image(parallel, (x, step), weights, y, workspace)?,
@@ -396,7 +398,7 @@ fn packed_len(shape: &depthwise::Shape) -> usize {
 fn winograd(
     images: &Images,
     &Conv { groups, has_open_images, .. }: &Conv,
-    price: u32,
+    memory_price: u32,
 ) -> Option<Algorithm> {
     let Window { input, output, kernel, strides, dilations, pads } = images.window;
     let plain = kernel == [1, 3, 3] && strides == [1; 3] && dilations == [1; 3];
@@ -413,7 +415,7 @@ fn winograd(
         pixel_strides: images.channels,
     };
     let any = Layer { input: ANY_SIZE, output: ANY_SIZE, ..layer };
-    match winograd::choose(if has_open_images { &any } else { &layer }, price) {
+    match winograd::choose(if has_open_images { &any } else { &layer }, memory_price) {
         winograd::Algorithm::Direct => None,
         winograd::Algorithm::Winograd(tile) => Some(Algorithm::Winograd { tile, layer }),
     }

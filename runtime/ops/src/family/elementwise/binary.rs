@@ -1,4 +1,4 @@
-//! Elementwise operators of two operands, with NumPy broadcasting.
+//! Elementwise operators of two operands, such as Add, with NumPy broadcasting.
 
 use std::marker::PhantomData;
 
@@ -21,15 +21,15 @@ pub(crate) trait Binary: Pairs {
     /// Names of inputs and output.
     const PORTS: [&'static str; 3] = ["A", "B", "C"];
     const PARAMS: &'static [Param] = &[];
-    /// The types that the CPU computes.
+    /// The types that the CPU kernel supports.
     const TYPES: TypeSet = types::NUMBERS;
     /// The shapes that operands may have.
     const SHAPES: Shapes = Shapes::Any;
     /// An OpenCL expression of the floats `a` and `b`, if the GPU and the DSP support the operator.
     const OPENCL: Option<&'static str>;
-    /// Whether the same expression is correct for wrapping integers, computed on unsigned bits.
+    /// Whether the OpenCL expression is also correct for integers, computed as unsigned ones so that they wrap.
     const OF_BITS: bool = false;
-    /// The computation for a second operand of another type, if allowed.
+    /// Returns the computation for a second operand of another type, if the operator allows one.
     const MIXED: Option<MixedOf> = None;
 
     /// Returns the function for elements of a type, which may depend on parameters.
@@ -44,9 +44,9 @@ pub(crate) trait Binary: Pairs {
 /// The shapes that operands may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shapes {
-    /// All that broadcast.
+    /// Any shapes that broadcast.
     Any,
-    /// Those that broadcast to the shape of the first.
+    /// A second shape that broadcasts to the first.
     OfFirst,
 }
 
@@ -79,9 +79,9 @@ impl Mixed {
 
 fn widened<'a, U: Stored<f64>>(io: &mut Io<'a>) -> Result<&'a [f64], ExecError> {
     let b = io.inputs.get::<U>(1)?;
-    let to = io.scratch.take::<f64>(b.len())?;
-    to.iter_mut().zip(b).for_each(|(to, &b)| *to = b.load());
-    Ok(to)
+    let wide = io.scratch.take::<f64>(b.len())?;
+    wide.iter_mut().zip(b).for_each(|(wide, &b)| *wide = b.load());
+    Ok(wide)
 }
 
 fn mixed<P: Pairs, T: Stored<f64>>(
@@ -127,6 +127,7 @@ pub(crate) const fn binary<B: Binary>() -> Def {
     def
 }
 
+/// The operator of the function `B`.
 struct Described<B>(PhantomData<fn() -> B>);
 
 impl<B: Binary> Described<B> {
@@ -169,6 +170,7 @@ pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error>
     Ok((dtype, broadcast_shapes(a.full_shape(), b.full_shape())?))
 }
 
+/// The kernels of the function `B`.
 struct Kernels<B>(PhantomData<fn() -> B>);
 
 impl<B: Binary> Kernels<B> {
@@ -180,6 +182,7 @@ impl<B: Binary> Kernels<B> {
 
 /// The CPU kernel of `B`.
 struct PairKernel<B> {
+    /// The broadcasting, if all extents are known before the run.
     fixed: Option<Broadcast>,
     run: Computation,
     /// Scratch elements for the converted second operand.
@@ -187,8 +190,9 @@ struct PairKernel<B> {
     marker: PhantomData<fn() -> B>,
 }
 
+/// The computation for operands of the same type, or of two types.
 enum Computation {
-    Alike(Run),
+    SameTypes(Run),
     Mixed(Mixed),
 }
 
@@ -211,7 +215,7 @@ impl<B: Binary> Kernel for PairKernel<B> {
             Some(new_mixed) if a != b => {
                 (Computation::Mixed(new_mixed([a, b])?), cx.input(1)?.len())
             }
-            _ => (Computation::Alike(B::of_type(cx, a)?), 0),
+            _ => (Computation::SameTypes(B::of_type(cx, a)?), 0),
         };
         Ok(Self { fixed: plan(cx)?, run, widened_len, marker: PhantomData })
     }
@@ -222,7 +226,7 @@ impl<B: Binary> Kernel for PairKernel<B> {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         match &self.run {
-            Computation::Alike(run) => run_with(self.fixed.as_ref(), io, run),
+            Computation::SameTypes(run) => run_with(self.fixed.as_ref(), io, run),
             Computation::Mixed(mixed) => run_with(self.fixed.as_ref(), io, |plan, io| {
                 let b = (mixed.widened)(io)?;
                 (mixed.run)(plan, io, b)
@@ -234,6 +238,7 @@ impl<B: Binary> Kernel for PairKernel<B> {
 /// The DSP kernel of `B` for 8-bit quantized values.
 struct QuantKernel<B> {
     plan: Broadcast,
+    /// Encodings of both operands and of the output.
     encodings: [Encoding; 3],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -302,17 +307,17 @@ mod tests {
         println!("{name}: a family member");
         shapes_broadcast_from_either_side::<B>(name);
         large_tensors_are_divided_among_threads::<B>(name);
-        bounded_shapes_are_those_of_the_run::<B>(name);
+        bounded_shapes_are_read_in_the_run::<B>(name);
         if B::OPENCL.is_some() {
-            quantized_values_are_computed::<B>(name);
-            the_gpu_takes_scalars_and_halves::<B>(name);
+            quantized_values_match_the_definition::<B>(name);
+            the_gpu_matches_the_definition_for_scalars_and_f16::<B>(name);
         }
         half_precision_is_computed_in_f32::<B>(name);
         mismatched_inputs_are_reported::<B>(name);
-        operands_of_two_types_are_computed_with_in_f64::<B>(name);
-        edges_are_those_of_the_function::<B>(name);
-        an_element_has_its_bits_however_operands_meet::<B>(name);
-        integers_wrap_and_are_0_over_0::<B>(name);
+        operands_of_two_types_are_computed_in_f64::<B>(name);
+        edge_cases_match_the_function::<B>(name);
+        results_do_not_depend_on_broadcasting_or_thread_count::<B>(name);
+        integers_wrap_and_division_by_0_gives_0::<B>(name);
     }
 
     /// Returns operands for which every function is defined.
@@ -339,8 +344,9 @@ mod tests {
             (&[1, 3, 1], &[2, 1, 4], &[2, 3, 4]),
             (&[0, 3], &[3], &[0, 3]),
         ];
-        // Collected over the case: with a scalar left operand, all outputs may be NaN.
-        let (mut actual, mut all) = (Vec::new(), Vec::new());
+        // The outputs of all cases are compared at once, because those of one case may be constant, for example all
+        // NaN.
+        let (mut actual_all, mut expected_all) = (Vec::new(), Vec::new());
         for (a_dims, b_dims, dims) in cases {
             if B::SHAPES == Shapes::OfFirst && a_dims != dims {
                 continue;
@@ -349,23 +355,25 @@ mod tests {
             let run = pair(name, tensor(a_dims, &a), tensor(b_dims, &b));
             let y = if B::OPENCL.is_some() { on_gpu_too(&run, 1e-6) } else { run.one() };
             assert_eq!(y.dims(), dims);
-            let place = |own: &[usize], i: usize| {
-                let (mut rest, mut at, mut step) = (i, 0, 1);
+            // The element of an operand of extents `own_dims` for output element `i`.
+            let offset = |own_dims: &[usize], i: usize| {
+                let (mut remaining, mut offset, mut stride) = (i, 0, 1);
                 for axis in (0..dims.len()).rev() {
-                    let place = rest % dims[axis];
-                    rest /= dims[axis];
-                    let own = (axis + own.len()).checked_sub(dims.len()).map_or(1, |k| own[k]);
-                    at += if own == 1 { 0 } else { place * step };
-                    step *= own;
+                    let coordinate = remaining % dims[axis];
+                    remaining /= dims[axis];
+                    let own_axis = (axis + own_dims.len()).checked_sub(dims.len());
+                    let extent = own_axis.map_or(1, |own_axis| own_dims[own_axis]);
+                    offset += if extent == 1 { 0 } else { coordinate * stride };
+                    stride *= extent;
                 }
-                at
+                offset
             };
             let len = dims.iter().product();
-            let pairs = (0..len).map(|i| (a[place(a_dims, i)], b[place(b_dims, i)]));
-            actual.extend(y.values::<f32>());
-            all.extend(expected::<B>(pairs));
+            let pairs = (0..len).map(|i| (a[offset(a_dims, i)], b[offset(b_dims, i)]));
+            actual_all.extend(y.values::<f32>());
+            expected_all.extend(expected::<B>(pairs));
         }
-        assert_near(&actual, &all, 1e-6);
+        assert_near(&actual_all, &expected_all, 1e-6);
     }
 
     fn large_tensors_are_divided_among_threads<B: Binary>(name: &str) {
@@ -384,17 +392,17 @@ mod tests {
             let (a_len, b_len) = (a_dims.iter().product(), b_dims.iter().product());
             let (a, b) = operands(a_len, b_len);
             let y = pair(name, tensor(&a_dims, &a), tensor(&b_dims, &b)).threads(3).one();
-            let place = |len: usize, dims: &[usize], i: usize| match dims {
+            let index = |len: usize, dims: &[usize], i: usize| match dims {
                 [_, 1] => i / cols,
                 _ => i % len,
             };
             let pairs =
-                (0..len).map(|i| (a[place(a_len, &a_dims, i)], b[place(b_len, &b_dims, i)]));
+                (0..len).map(|i| (a[index(a_len, &a_dims, i)], b[index(b_len, &b_dims, i)]));
             assert_near(&y.values::<f32>(), &expected::<B>(pairs), 1e-6);
         }
     }
 
-    fn bounded_shapes_are_those_of_the_run<B: Binary>(name: &str) {
+    fn bounded_shapes_are_read_in_the_run<B: Binary>(name: &str) {
         let (values, row) = ([1i32, 2, 3, 4], [10i32, 20]);
         let a = tensor(&[2, 2], &values).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
         let y = pair(name, a, tensor(&[1, 2], &row)).one();
@@ -408,33 +416,32 @@ mod tests {
         assert_eq!(pair(name, a, b).one().values::<i32>(), expected);
     }
 
-    fn quantized_values_are_computed<B: Binary>(name: &str) {
+    fn quantized_values_match_the_definition<B: Binary>(name: &str) {
         let (a, b) = ([12u8, 200, 3, 90], [7u8, 255]);
-        let [a_is, b_is, y_is] = [(0.5, 10), (1.0, 5), (2.0, 3)]
+        let [a_encoding, b_encoding, y_encoding] = [(0.5, 10), (1.0, 5), (2.0, 3)]
             .map(|(scale, zero_point)| Encoding { scale, zero_point });
         let run = pair(
             name,
-            tensor(&[2, 2], &a).encoded(a_is.scale, a_is.zero_point),
-            tensor(&[2, 1], &b).encoded(b_is.scale, b_is.zero_point),
+            tensor(&[2, 2], &a).encoded(a_encoding.scale, a_encoding.zero_point),
+            tensor(&[2, 1], &b).encoded(b_encoding.scale, b_encoding.zero_point),
         );
         let run = run.on(Core::DSP_V68);
-        let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
+        let y = run.clone().output_encoding(0, y_encoding.scale, y_encoding.zero_point).one();
         let expected_at = |i: usize| {
-            let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[i / 2]));
-            y_is.quantize::<u8>(B::F64(a.into(), b.into()) as f32)
+            let (a, b) = (a_encoding.dequantize(a[i]), b_encoding.dequantize(b[i / 2]));
+            y_encoding.quantize::<u8>(B::F64(a.into(), b.into()) as f32)
         };
         assert_eq!(y.values::<u8>(), [0, 1, 2, 3].map(expected_at));
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
-    fn the_gpu_takes_scalars_and_halves<B: Binary>(name: &str) {
+    fn the_gpu_matches_the_definition_for_scalars_and_f16<B: Binary>(name: &str) {
         let (a, b) = operands(3, 3);
         let y = pair(name, tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
         let pairs = a.iter().map(|&a| (a, b[0]));
         assert_near(&y.values::<f32>(), &expected::<B>(pairs), 1e-6);
-        let half_values =
-            |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
-        let (a, b) = (half_values(&a), half_values(&b));
+        let to_f16 = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
+        let (a, b) = (to_f16(&a), to_f16(&b));
         let y = pair(name, tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = a.into_iter().zip(b).map(|(a, b)| (a.to_f32(), b.to_f32()));
@@ -451,8 +458,8 @@ mod tests {
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = (0..600).map(|i| (a[i].to_f32(), b[i % 3].to_f32()));
         let rounded = |y: f64| f64::from(F16::from_f32(y as f32).to_f32());
-        let wanted_halves: Vec<f64> = expected::<B>(pairs).into_iter().map(rounded).collect();
-        assert_near(&y, &wanted_halves, 1e-3);
+        let expected_f16: Vec<f64> = expected::<B>(pairs).into_iter().map(rounded).collect();
+        assert_near(&y, &expected_f16, 1e-3);
         let narrow = |x: &[F16]| x.iter().map(|x| Bf16::from_f32(x.to_f32())).collect::<Vec<_>>();
         let (a, b) = (narrow(&a), narrow(&b));
         let y = pair(name, tensor(&[3, 200], &a), tensor(&[3, 1], &b)).one();
@@ -471,7 +478,7 @@ mod tests {
         }
     }
 
-    fn operands_of_two_types_are_computed_with_in_f64<B: Binary>(name: &str) {
+    fn operands_of_two_types_are_computed_in_f64<B: Binary>(name: &str) {
         if B::MIXED.is_none() {
             return;
         }
@@ -485,7 +492,8 @@ mod tests {
         let error = pair(name, tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
         assert_eq!(error, "the element type is u8, which the kernel does not take");
     }
-    fn edges_are_those_of_the_function<B: Binary>(name: &str) {
+
+    fn edge_cases_match_the_function<B: Binary>(name: &str) {
         let count = EDGES.len();
         let rows: Vec<f32> = (0..count * count).map(|i| EDGES[i / count]).collect();
         let (rows, cols) = (tensor(&[count, count], &rows), tensor(&[count], &EDGES));
@@ -498,7 +506,7 @@ mod tests {
         }
     }
 
-    fn an_element_has_its_bits_however_operands_meet<B: Binary>(name: &str) {
+    fn results_do_not_depend_on_broadcasting_or_thread_count<B: Binary>(name: &str) {
         for (len, second) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|b| (len, b))) {
             let (a, b) = (tensor(&[len], &edges(0, len)), tensor(&[len], &vec![second; len]));
             let one = tensor(&[], &[second]);
@@ -520,7 +528,7 @@ mod tests {
         settled_on_any_threads(&pair(name, a, tensor(&[1], &[2.5f32])));
     }
 
-    fn integers_wrap_and_are_0_over_0<B: Binary>(name: &str) {
+    fn integers_wrap_and_division_by_0_gives_0<B: Binary>(name: &str) {
         let (a, b) = pairs_of_i8();
         let y = pair(name, tensor(&[a.len()], &a), tensor(&[b.len()], &b)).one().values::<i8>();
         for ((&a, &b), y) in a.iter().zip(&b).zip(y) {

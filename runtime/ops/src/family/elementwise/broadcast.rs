@@ -1,4 +1,4 @@
-//! NumPy broadcasting.
+//! NumPy broadcasting: an axis of extent 1, or one that a tensor of lower rank lacks in front, repeats its element.
 
 use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Parallel, Shape};
 
@@ -10,13 +10,13 @@ use crate::family::axes::{Axes, StridedIter};
 /// determines it.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
     let rank = a.rank().max(b.rank());
-    let at = |shape: Shape, axis: usize| {
+    let dim_at = |shape: Shape, axis: usize| {
         (axis + shape.rank()).checked_sub(rank).and_then(|i| shape.dim(i)).unwrap_or(Dim::Fixed(1))
     };
     let dims: Vec<Dim> = (0..rank)
-        .map(|axis| match (at(a, axis), at(b, axis)) {
-            (one, other) | (other, one) if one.exact() == Some(1) => {
-                Ok(other.with_both(one, other.bound()))
+        .map(|axis| match (dim_at(a, axis), dim_at(b, axis)) {
+            (single, dim) | (dim, single) if single.exact() == Some(1) => {
+                Ok(dim.with_both(single, dim.bound()))
             }
             (Dim::UpTo(x), Dim::UpTo(y)) => Ok(Dim::UpTo(x.max(y))),
             // At run time the bounded extent must be 1 or equal to the known one.
@@ -31,8 +31,10 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
 /// Broadcasting of `N` tensors, with neighbouring axes merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Broadcast<const N: usize = 2> {
+    /// Rank and extents of the output.
     out_rank: usize,
     out_dims: Axes,
+    /// Number and extents of the merged axes; at least one.
     pub(super) rank: usize,
     pub(super) dims: Axes,
     /// Strides of each tensor; 0 along an axis on which it broadcasts.
@@ -42,7 +44,7 @@ pub(crate) struct Broadcast<const N: usize = 2> {
 }
 
 impl<const N: usize> Broadcast<N> {
-    /// Returns `None` if the shapes do not broadcast.
+    /// Plans the broadcasting of tensors of these shapes, or returns `None` if they do not broadcast.
     pub(crate) fn from_shapes(shapes: [&[usize]; N]) -> Option<Self> {
         let out_rank = shapes.iter().map(|dims| dims.len()).max().unwrap_or(0);
         let mut plan = Self {
@@ -56,8 +58,8 @@ impl<const N: usize> Broadcast<N> {
         let mut repeats = [[false; N]; MAX_RANK];
         for axis in 0..out_rank {
             let sizes = shapes.map(|dims| {
-                let own = (axis + dims.len()).checked_sub(out_rank).and_then(|i| dims.get(i));
-                own.map_or(1, |&size| size)
+                let size = (axis + dims.len()).checked_sub(out_rank).and_then(|i| dims.get(i));
+                size.map_or(1, |&size| size)
             });
             let dim = sizes.into_iter().find(|&size| size != 1).unwrap_or(1);
             if sizes.iter().any(|&size| size != dim && size != 1) {
@@ -100,12 +102,12 @@ impl<const N: usize> Broadcast<N> {
         self.dims[..self.rank].iter().product()
     }
 
-    /// The distance between neighbours of each operand along an axis.
+    /// Returns the stride of each operand along an axis.
     fn steps(&self, axis: usize) -> [usize; N] {
         self.strides.map(|strides| strides[axis])
     }
 
-    /// The first element of each operand at this index of the outermost axis.
+    /// Returns the first element of each operand at this index of the outermost axis.
     fn starts(&self, index: usize) -> [usize; N] {
         self.strides.map(|strides| index * strides[0])
     }
@@ -115,7 +117,7 @@ impl<const N: usize> Broadcast<N> {
         StridedIter::new(&self.dims[..self.rank], self.strides)
     }
 
-    /// Calls `body` with each output row, the operands' offsets, and their strides.
+    /// Calls `body(offsets, strides, y)` for each output row; offsets and strides are those of the operands.
     fn each_row<Y>(&self, y: &mut [Y], mut body: impl FnMut([usize; N], [usize; N], &mut [Y])) {
         let inner = self.rank - 1;
         let (cols, steps) = (self.dims[inner], self.steps(inner));
@@ -128,9 +130,9 @@ impl<const N: usize> Broadcast<N> {
         }
     }
 
-    /// Calls `body` with parts of the output, the operands' offsets and strides, on several threads if there are many
-    /// elements.
-    fn share<Y: Element>(
+    /// Calls `body(part, offsets, y)` for parts of the output, on several threads if there are many elements. `part` is
+    /// the broadcasting of the part, `offsets` are the starts of the operands.
+    fn run_parallel<Y: Element>(
         &self,
         parallel: Parallel<'_>,
         y: &mut [Y],
@@ -153,15 +155,15 @@ impl<const N: usize> Broadcast<N> {
     }
 }
 
-/// Computes a row of the result from rows of two operands. It is behind `dyn`, so that the loops over rows are compiled once
-/// for each element type, and not for each operator.
+/// Computes a row of the result from rows of two operands. It is behind `dyn`, so that the loops over rows are compiled
+/// once for each element type, and not for pairs operator.
 pub(super) type Row<'f, A, B, Y> = dyn Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync + 'f;
 
 /// Like [`Row`], but the result overwrites the first operand.
 pub(super) type RowInPlace<'f, A, B> = dyn Fn(&mut [A], Side<'_, B>) + Sync + 'f;
 
 impl Broadcast {
-    /// Returns `None` if the shapes do not broadcast.
+    /// Plans the broadcasting of two tensors, or returns `None` if their shapes do not broadcast.
     pub(crate) fn new(a: &[usize], b: &[usize]) -> Option<Self> {
         Self::from_shapes([a, b])
     }
@@ -192,7 +194,7 @@ impl Broadcast {
         y: &mut [Y],
         row: &Row<'_, A, B, Y>,
     ) -> Result<(), ExecError> {
-        self.share(parallel, y, |part, [a_at, b_at], y| {
+        self.run_parallel(parallel, y, |part, [a_at, b_at], y| {
             let (a, b) = (&a[a_at..], &b[b_at..]);
             if part.has_short_rows() {
                 return part.short_rows((a, b), y, row);
@@ -204,7 +206,7 @@ impl Broadcast {
         })
     }
 
-    /// Does the same with `a` stored in `y`.
+    /// Calls `row` with each row of `y`, which holds operand `a` and gets the output, and of operand `b`.
     #[inline]
     pub(super) fn rows_in_place<A: Element, B: Element>(
         &self,
@@ -233,7 +235,7 @@ impl Broadcast {
             self.rows_backwards(y, b, row);
             return Ok(());
         }
-        self.share(parallel, y, |part, [_, b_at], y| {
+        self.run_parallel(parallel, y, |part, [_, b_at], y| {
             let b = &b[b_at..];
             if part.has_short_rows() {
                 return part.short_rows_in_place(y, b, row);
@@ -245,8 +247,8 @@ impl Broadcast {
         })
     }
 
-    /// A bounded `a` may be smaller than the output. Its elements never lie after the outputs that need them, so
-    /// writing from the last position backwards overwrites none too early.
+    /// Computes the output in place if `a`, stored in `y`, has fewer elements than the output because it broadcasts. No
+    /// element lies after an output that needs it, so outputs are written from the last to the first.
     fn rows_backwards<A: Element, B: Element>(
         &self,
         y: &mut [A],
@@ -254,12 +256,12 @@ impl Broadcast {
         row: &RowInPlace<'_, A, B>,
     ) {
         for i in (0..self.len()).rev() {
-            let (mut rest, mut a_at, mut b_at) = (i, 0, 0);
+            let (mut remaining, mut a_at, mut b_at) = (i, 0, 0);
             for axis in (0..self.rank).rev() {
-                let at = rest % self.dims[axis];
-                rest /= self.dims[axis];
-                a_at += at * self.strides[0][axis];
-                b_at += at * self.strides[1][axis];
+                let coordinate = remaining % self.dims[axis];
+                remaining /= self.dims[axis];
+                a_at += coordinate * self.strides[0][axis];
+                b_at += coordinate * self.strides[1][axis];
             }
             y[i] = y[a_at];
             row(&mut y[i..=i], Side::One(b[b_at]));
@@ -267,11 +269,11 @@ impl Broadcast {
     }
 }
 
-/// Computes a row of the result from three operands, whose elements are these steps apart.
+/// Computes a row of the result from three operands, whose strides are given.
 type RowOf3<'f, A, B, C, Y> = dyn Fn((&[A], &[B], &[C]), [usize; 3], &mut [Y]) + Sync + 'f;
 
 impl Broadcast<3> {
-    /// `y[i] = f(a[..], b[..], c[..])` for every output element, divided among threads.
+    /// Computes `y[i] = f(a[..], b[..], c[..])` for every output element, divided among threads.
     pub(crate) fn apply_shared<A: Element, B: Element, C: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
@@ -281,22 +283,22 @@ impl Broadcast<3> {
     ) -> Result<(), ExecError> {
         self.rows_of_3(parallel, operands, y, &|(a, b, c), steps, y| {
             // The first operand usually varies along the row; the others may be a single element for the whole row.
-            let each = y.iter_mut().zip(a);
+            let pairs = y.iter_mut().zip(a);
             match steps {
                 [1, 1, 1] => {
-                    each.zip(b).zip(c).for_each(|(((y, &a), &b), &c)| *y = f(a, b, c));
+                    pairs.zip(b).zip(c).for_each(|(((y, &a), &b), &c)| *y = f(a, b, c));
                 }
                 [1, 1, 0] => {
                     let c = c[0];
-                    each.zip(b).for_each(|((y, &a), &b)| *y = f(a, b, c));
+                    pairs.zip(b).for_each(|((y, &a), &b)| *y = f(a, b, c));
                 }
                 [1, 0, 1] => {
                     let b = b[0];
-                    each.zip(c).for_each(|((y, &a), &c)| *y = f(a, b, c));
+                    pairs.zip(c).for_each(|((y, &a), &c)| *y = f(a, b, c));
                 }
                 [1, 0, 0] => {
                     let (b, c) = (b[0], c[0]);
-                    each.for_each(|(y, &a)| *y = f(a, b, c));
+                    pairs.for_each(|(y, &a)| *y = f(a, b, c));
                 }
                 [a_step, b_step, c_step] => {
                     for (i, y) in y.iter_mut().enumerate() {
@@ -314,7 +316,7 @@ impl Broadcast<3> {
         y: &mut [Y],
         row: &RowOf3<'_, A, B, C, Y>,
     ) -> Result<(), ExecError> {
-        self.share(parallel, y, |part, [a_at, b_at, c_at], y| {
+        self.run_parallel(parallel, y, |part, [a_at, b_at, c_at], y| {
             let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
             part.each_row(y, |[a_at, b_at, c_at], steps, y| {
                 row((&a[a_at..], &b[b_at..], &c[c_at..]), steps, y);

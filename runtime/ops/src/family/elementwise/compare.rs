@@ -1,4 +1,4 @@
-//! Elementwise comparisons of two operands, with NumPy broadcasting and bool output.
+//! Elementwise comparisons of two operands, such as Less, with NumPy broadcasting and bool output.
 
 use std::marker::PhantomData;
 
@@ -18,7 +18,7 @@ use crate::Def;
 /// A comparison. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait Compare: PairPredicate {
     const NAME: &'static str;
-    /// The types that the CPU compares.
+    /// The types that the CPU kernel supports.
     const TYPES: TypeSet = types::NUMBERS;
     /// An OpenCL expression of the floats `a` and `b`.
     const OPENCL: &'static str;
@@ -32,6 +32,7 @@ pub(crate) const fn compare<C: Compare>() -> Def {
     def
 }
 
+/// The operator of the comparison `C`.
 struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: Compare> Described<C> {
@@ -50,6 +51,7 @@ impl<C: Compare> Op for Described<C> {
     }
 }
 
+/// The kernels of the comparison `C`.
 struct Kernels<C>(PhantomData<fn() -> C>);
 
 impl<C: Compare> Kernels<C> {
@@ -59,6 +61,7 @@ impl<C: Compare> Kernels<C> {
 
 /// The CPU kernel of `C`.
 struct NumberKernel<C> {
+    /// The broadcasting, if all extents are known before the run.
     fixed: Option<Broadcast>,
     /// The kernel for the element type.
     run: Run,
@@ -166,10 +169,10 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<C: Compare>(name: &str) {
         println!("{name}: a family member");
-        every_pair_is_compared::<C>();
-        edges_are_compared_as_in_f64::<C>();
+        pairs_match_the_definition::<C>();
+        edge_cases_are_compared_as_in_f64::<C>();
         integers_and_bounded_shapes_are_compared::<C>();
-        quantized_values_are_compared_by_what_they_stand_for::<C>();
+        quantized_values_are_compared_dequantized::<C>();
         let error = bench(C::NAME).input(tensor(&[2], &[1i8; 2])).input(tensor(&[3], &[1i8; 3]));
         assert_eq!(error.error(), "shapes [2] and [3] do not broadcast");
     }
@@ -178,7 +181,7 @@ mod tests {
         values.into_iter().map(Bool::from).collect()
     }
 
-    fn every_pair_is_compared<C: Compare>() {
+    fn pairs_match_the_definition<C: Compare>() {
         for core in [Core::CPU, Core::GPU] {
             let run = bench(C::NAME).on(core).input(tensor(&[2, 3], &A));
             let y = run.clone().input(tensor(&[2, 3], &B)).one();
@@ -186,8 +189,8 @@ mod tests {
             let y = run.input(tensor(&[], &[0f32])).one();
             assert_eq!(y.values::<Bool>(), bools(A.map(|a| C::holds(a, 0.0))), "{core}");
         }
-        let half_values = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
-        let y = bench(C::NAME).on(Core::GPU).input(half_values(A)).input(half_values(B)).one();
+        let f16_tensor = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
+        let y = bench(C::NAME).on(Core::GPU).input(f16_tensor(A)).input(f16_tensor(B)).one();
         assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i]))));
         let y = bench(C::NAME).input(tensor(&[2, 3], &A)).input(tensor(&[3], &B[..3])).one();
         assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i % 3]))));
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(y.values::<Bool>(), bools([C::holds(1, 2), C::holds(3, 2)]));
     }
 
-    fn quantized_values_are_compared_by_what_they_stand_for<C: Compare>() {
+    fn quantized_values_are_compared_dequantized<C: Compare>() {
         let a = tensor(&[3], &[10i8, 20, 30]).encoded(0.5, 0);
         let run = bench(C::NAME).on(Core::DSP_V68).input(a);
         let y = run.clone().input(tensor(&[], &[8i8]).encoded(1.0, -2)).one();
@@ -219,8 +222,9 @@ mod tests {
         assert_eq!(y.values::<Bool>(), expected);
         assert_eq!(run.input(tensor(&[], &[8i8])).error(), "input 1 has no encoding");
     }
-    /// Zeros are equal whatever their sign, denormals are not 0, and comparisons with NaN are false.
-    fn edges_are_compared_as_in_f64<C: Compare>() {
+
+    /// Zeros of both signs are equal, denormals are not 0, and comparisons with NaN are false.
+    fn edge_cases_are_compared_as_in_f64<C: Compare>() {
         let wide = |a: f32, b: f32| {
             let expected = C::holds(f64::from(a), f64::from(b));
             assert!(!expected || !(a.is_nan() || b.is_nan()), "{} of {a} and {b}", C::NAME);

@@ -167,7 +167,7 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
         };
         let operands: Vec<_> = (0..count).map(operand).collect();
         let y = match R::END {
-            End::Itself => "UDO_STORE(ys, i, y)".to_owned(),
+            End::None => "UDO_STORE(ys, i, y)".to_owned(),
             End::Mean => format!("UDO_STORE(ys, i, y / {count}.0f)"),
         };
         info.push_launch(self.operands.launch("udo_repeated", &operands, "UDO_STORAGE", &y)?);

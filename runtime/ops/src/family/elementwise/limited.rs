@@ -1,4 +1,4 @@
-//! Operators of one operand and two optional scalar limits.
+//! Elementwise operators of one operand and two optional scalar limits, such as Clip.
 
 use std::marker::PhantomData;
 
@@ -14,8 +14,8 @@ use super::{Extents, each, infer_like_input};
 use crate::Def;
 use crate::number::Number;
 
-/// A function of an element, a lower and an upper limit. The family provides schema, inference, CPU and GPU kernels,
-/// and tests.
+/// A function of an element, a lower limit and an upper limit. The family provides schema, inference, CPU and GPU
+/// kernels, and tests.
 pub(crate) trait Limited: Send + Sync + 'static {
     const NAME: &'static str;
     /// Names of the limits.
@@ -37,6 +37,7 @@ pub(crate) const fn limited<L: Limited>() -> Def {
 
 const TYPES: TypeSet = types::NUMBERS;
 
+/// The operator of the function `L`.
 struct Described<L>(PhantomData<fn() -> L>);
 
 impl<L: Limited> Described<L> {
@@ -91,8 +92,8 @@ impl<L: Limited> Kernel for NumberKernel<L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         let run = match dtype {
-            Some(DType::F16) => half_precision::<L, F16>,
-            Some(DType::Bf16) => half_precision::<L, Bf16>,
+            Some(DType::F16) => execute_half_precision::<L, F16>,
+            Some(DType::Bf16) => execute_half_precision::<L, Bf16>,
             _ => of_number!(dtype, T => execute::<L, T>)?,
         };
         let is_given = [1, 2].map(|port| cx.has_input(port));
@@ -105,13 +106,13 @@ impl<L: Limited> Kernel for NumberKernel<L> {
 }
 
 impl<L> NumberKernel<L> {
-    /// Returns a limit, if the node has it.
-    fn limit<T: Element>(&self, inputs: &Inputs<'_>, side: usize) -> Result<Option<T>, ExecError> {
-        if !self.is_given[side] {
+    /// Returns limit `index` (0 for the lower, 1 for the upper one), if the node has it.
+    fn limit<T: Element>(&self, inputs: &Inputs<'_>, index: usize) -> Result<Option<T>, ExecError> {
+        if !self.is_given[index] {
             return Ok(None);
         }
-        let found = inputs.get::<T>(side + 1)?.first().copied();
-        found.map(Some).ok_or(ExecError::new(Status::BAD_CALL))
+        let limit = inputs.get::<T>(index + 1)?.first().copied();
+        limit.map(Some).ok_or(ExecError::new(Status::BAD_CALL))
     }
 }
 
@@ -131,7 +132,7 @@ fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Resul
 }
 
 /// Computes in f32, with infinities for absent limits.
-fn half_precision<L: Limited, T: Stored<f32>>(
+fn execute_half_precision<L: Limited, T: Stored<f32>>(
     kernel: &NumberKernel<L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
@@ -161,16 +162,16 @@ mod tests {
     /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
     pub(super) fn run_all<L: Limited>(name: &str) {
         println!("{name}: a family member");
-        edges_are_those_of_the_function::<L>();
-        limits_may_be_left_out::<L>();
+        edge_cases_match_the_function::<L>();
+        absent_limits_do_not_apply::<L>();
         half_precision_matches_f32::<L>();
-        large_and_bounded_tensors_are_computed::<L>();
+        large_and_bounded_tensors_match_the_function::<L>();
         let run = bench(L::NAME).input(tensor(&[2], &[1f32, 2.0]));
         let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
         assert_eq!(error, "input 1 is f32[2], expected one element");
     }
 
-    fn edges_are_those_of_the_function<L: Limited>() {
+    fn edge_cases_match_the_function<L: Limited>() {
         for (len, low) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|low| (len, low))) {
             for high in EDGES {
                 let x = edges(2, len);
@@ -178,13 +179,13 @@ mod tests {
                 let y = on_gpu_too(&run.input(tensor(&[1], &[high])), 0.0).values::<f32>();
                 let expected: Vec<f32> = x.iter().map(|&x| L::apply(x, low, high)).collect();
                 assert_eq!(bits(&y), bits(&expected), "{len} between {low:e} and {high:e}");
-                let stays = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());
-                assert!(stays, "{} of a NaN between {low:e} and {high:e}", L::NAME);
+                let keeps_nan = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());
+                assert!(keeps_nan, "{} of a NaN between {low:e} and {high:e}", L::NAME);
             }
         }
     }
 
-    fn limits_may_be_left_out<L: Limited>() {
+    fn absent_limits_do_not_apply<L: Limited>() {
         let x = [i8::MIN, -3, 0, 5, i8::MAX];
         for is_given in [[false, false], [true, false], [false, true], [true, true]] {
             let [low, high] = [-2i8, 4];
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(bits(&y), bits(&expected));
     }
 
-    fn large_and_bounded_tensors_are_computed<L: Limited>() {
+    fn large_and_bounded_tensors_match_the_function<L: Limited>() {
         let x: Vec<i32> = (-GRAIN.cast_signed() as i32..2 * GRAIN as i32).collect();
         let limits = |run: crate::testing::Bench| {
             run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32]))

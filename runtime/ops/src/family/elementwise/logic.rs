@@ -27,11 +27,13 @@ pub(crate) trait Logic: Send + Sync + 'static {
     /// The GPU kernel from [`on_gpu`], if any.
     const GPU: Option<KernelDef> = None;
 
-    /// Returns the function for elements of a type, which may depend on parameters.
+    /// Returns the function for elements of the type `dtype`. It may depend on the node's parameters.
     fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error>;
 }
 
-/// A bitwise function of u64, or of one bit for bools. Excess bits are truncated.
+/// A bitwise function. It takes elements of all types as u64, of which the excess bits of the result are dropped; bools
+/// as 0 or
+/// 1.
 pub(crate) trait Bitwise: Send + Sync + 'static {
     /// The function of the integers or bools `a` and `b` in OpenCL.
     const OPENCL: &'static str;
@@ -74,7 +76,7 @@ fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
     }
 }
 
-/// Defines the operator of `L`.
+/// Defines the operator `L`.
 pub(crate) const fn logic<L: Logic>() -> Def {
     let def = Def::new::<Described<L>>(LogicKernel::<L>::ALL);
     #[cfg(test)]
@@ -82,6 +84,7 @@ pub(crate) const fn logic<L: Logic>() -> Def {
     def
 }
 
+/// The definition of the operator `L`.
 struct Described<L>(PhantomData<fn() -> L>);
 
 impl<L: Logic> Op for Described<L> {
@@ -101,6 +104,7 @@ impl<L: Logic> Op for Described<L> {
 
 /// The CPU kernel of `L`.
 struct LogicKernel<L> {
+    /// The broadcasting, if all extents are known before the run.
     fixed: Option<Broadcast>,
     run: Run,
     convert: PhantomData<fn() -> L>,
@@ -116,7 +120,7 @@ impl<L: Logic> LogicKernel<L> {
         Some(_) => &[Self::CPU, Self::GPU],
         None => &[Self::CPU],
     };
-    /// The GPU kernel, if there is one.
+    /// The GPU kernel; if there is none, the CPU kernel as an unused placeholder.
     const GPU: KernelDef = match L::GPU {
         Some(gpu) => gpu,
         None => Self::CPU,
@@ -162,10 +166,9 @@ mod tests {
             shapes_broadcast_and_are_divided_among_threads::<L, i16>(|i| (i % 7) as i16 - 3);
         }
         let dtype = if L::TYPES.has(DType::Bool) { "bool" } else { "u8" };
-        let run = |len: usize| tensor(&[len], &vec![0u8; len]);
         let [a, b] = [2, 3].map(|len| match dtype {
             "bool" => tensor(&[len], &vec![Bool::default(); len]),
-            _ => run(len),
+            _ => tensor(&[len], &vec![0u8; len]),
         });
         let error = with_params::<L>().input(a).input(b).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
@@ -173,37 +176,38 @@ mod tests {
 
     /// Returns a node with its required parameters.
     fn with_params<L: Logic>() -> Bench {
-        let must = L::PARAMS.iter().filter(|param| !param.is_optional());
-        must.fold(bench(L::NAME), |node, param| node.text(param.name(), "LEFT"))
+        let required = L::PARAMS.iter().filter(|param| !param.is_optional());
+        required.fold(bench(L::NAME), |node, param| node.text(param.name(), "LEFT"))
     }
 
-    /// All kinds of broadcasting agree with pairs of scalars.
+    /// Checks that all kinds of broadcasting agree with pairs of scalars.
     fn shapes_broadcast_and_are_divided_among_threads<L: Logic, T: Element>(
         convert: impl Fn(usize) -> T,
     ) {
-        let of_pair = |a: T, b: T| {
+        let result_of_pair = |a: T, b: T| {
             let run = with_params::<L>().input(tensor(&[], &[a])).input(tensor(&[], &[b]));
             run.one().values::<T>()[0]
         };
-        let seven: Vec<Vec<T>> =
-            (0..7).map(|a| (0..7).map(|b| of_pair(convert(a), convert(b))).collect()).collect();
+        let table: Vec<Vec<T>> = (0..7)
+            .map(|a| (0..7).map(|b| result_of_pair(convert(a), convert(b))).collect())
+            .collect();
         let (rows, cols) = (GRAIN / 3, 7);
         let a: Vec<T> = (0..rows * cols).map(|i| convert(i % 7)).collect();
         let b: Vec<T> = (0..cols).map(&convert).collect();
         let run = with_params::<L>().input(tensor(&[rows, cols], &a));
         let y = settled_on_any_threads(&run.clone().input(tensor(&[cols], &b)));
-        let expected: Vec<T> = (0..a.len()).map(|i| seven[i % 7][i % cols]).collect();
+        let expected: Vec<T> = (0..a.len()).map(|i| table[i % 7][i % cols]).collect();
         assert!(y.values::<T>() == expected, "{} of {}", L::NAME, T::DTYPE);
         if L::GPU.is_some() {
             let y = run.clone().input(tensor(&[cols], &b)).on(Core::GPU).one();
             assert!(y.values::<T>() == expected, "{} of {} on the GPU", L::NAME, T::DTYPE);
         }
         let y = run.input(tensor(&[1], &[convert(3)])).one();
-        let expected: Vec<T> = (0..a.len()).map(|i| seven[i % 7][3]).collect();
+        let expected: Vec<T> = (0..a.len()).map(|i| table[i % 7][3]).collect();
         assert!(y.values::<T>() == expected, "{} of {} and a scalar", L::NAME, T::DTYPE);
         let a = tensor(&[2, 1], &[convert(1), convert(2)]).bounded(&[Dim::UpTo(5), Dim::Fixed(1)]);
         let y = with_params::<L>().input(a).input(tensor(&[20], &[convert(4); 20])).one();
-        let expected: Vec<T> = (0..40).map(|i| seven[1 + i / 20][4]).collect();
+        let expected: Vec<T> = (0..40).map(|i| table[1 + i / 20][4]).collect();
         assert_eq!((y.dims(), y.values::<T>()), (vec![2, 20], expected));
     }
 }

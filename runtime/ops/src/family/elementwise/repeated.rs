@@ -1,4 +1,5 @@
-//! Elementwise operators of any number of operands, which apply a binary function repeatedly, with NumPy broadcasting.
+//! Elementwise operators of any number of operands (Sum, Mean, Max, Min) with NumPy broadcasting: a binary function is
+//! applied to the first two operands, then to the result and each further operand.
 
 use std::marker::PhantomData;
 
@@ -23,18 +24,18 @@ pub(crate) trait Repeated: Pairs {
     const NAME: &'static str;
     /// Name of the output.
     const OUTPUT: &'static str;
-    /// The types that the CPU computes.
+    /// The types that the CPU kernel supports.
     const TYPES: TypeSet;
     /// An OpenCL expression of the result so far, `y`, and the next operand, `x`.
     const OPENCL: &'static str;
     /// The final step.
-    const END: End = End::Itself;
+    const END: End = End::None;
 }
 
 /// The final step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    Itself,
+    None,
     /// Divides by the number of operands.
     Mean,
 }
@@ -47,6 +48,7 @@ pub(crate) const fn repeated<R: Repeated>() -> Def {
     def
 }
 
+/// The operator of the function `R`.
 struct Described<R>(PhantomData<fn() -> R>);
 
 impl<R: Repeated> Op for Described<R> {
@@ -74,6 +76,7 @@ impl<R: Repeated> Op for Described<R> {
     }
 }
 
+/// The kernels of the function `R`.
 struct Kernels<R>(PhantomData<fn() -> R>);
 
 impl<R: Repeated> Kernels<R> {
@@ -89,7 +92,7 @@ struct NumberKernel<R> {
 
 /// How operands are combined.
 struct Operands {
-    /// `None` if extents are known only in the run.
+    /// The initial result; `None` if extents are known only in the run.
     start: Option<Start>,
     /// Broadcasting of each further operand with the result so far, where known.
     further: Vec<Broadcast>,
@@ -140,11 +143,11 @@ impl<R: Repeated> Kernel for NumberKernel<R> {
         if inputs.iter().all(|x| x.full_shape().is_fixed()) {
             let second = inputs.get(1).map(TensorDesc::shape);
             let first = inputs.first().map_or(&[][..], TensorDesc::shape);
-            let own = Start::choose(first, second, y.shape()).ok_or_else(misfit)?;
-            let others = inputs.iter().skip(own.operands());
+            let chosen = Start::choose(first, second, y.shape()).ok_or_else(misfit)?;
+            let others = inputs.iter().skip(chosen.operands());
             let others = others.map(|x| Broadcast::new(y.shape(), x.shape()));
             further = others.collect::<Option<Vec<_>>>().ok_or_else(misfit)?;
-            start = Some(own);
+            start = Some(chosen);
         }
         let run = of_computed!(y.dtype(), T => {
             let run: fn(&Operands, Io<'_>) -> Result<(), ExecError> =
@@ -168,7 +171,7 @@ fn execute<T: Stored<f64>>(
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let bad = ExecError::new(Status::BAD_VALUE);
-    let (mut shape, mut rank, of_run) = ([0; MAX_RANK], 0, &mut None);
+    let (mut shape, mut rank, run_start) = ([0; MAX_RANK], 0, &mut None);
     let start = if let Some(start) = &operands.start {
         start
     } else {
@@ -176,7 +179,7 @@ fn execute<T: Stored<f64>>(
         let shape = &shape[..rank];
         outputs.set_shape(0, shape)?;
         let second = (inputs.len() > 1).then(|| inputs.shape(1)).transpose()?;
-        of_run.insert(Start::choose(inputs.shape(0)?, second, shape).ok_or(bad)?)
+        run_start.insert(Start::choose(inputs.shape(0)?, second, shape).ok_or(bad)?)
     };
     let mut y = outputs.take::<T>(0)?;
     if operands.start.is_none() {
@@ -192,12 +195,12 @@ fn execute<T: Stored<f64>>(
         }
     }
     for (at, port) in (start.operands()..inputs.len()).enumerate() {
-        let of_run = &mut None;
+        let run_start = &mut None;
         let plan = if let Some(plan) = operands.further.get(at) {
             plan
         } else {
             let own = Broadcast::new(&shape[..rank], inputs.shape(port)?);
-            of_run.insert(own.ok_or(bad)?)
+            run_start.insert(own.ok_or(bad)?)
         };
         plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &rows.in_place)?;
     }
@@ -253,16 +256,16 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<R: Repeated>(name: &str) {
         println!("{name}: a family member");
-        one_to_many_operands_broadcast::<R>();
+        one_two_and_three_operands_broadcast::<R>();
         large_tensors_are_divided_among_threads::<R>();
-        every_type_is_computed::<R>();
+        every_type_matches_the_definition::<R>();
         mismatched_inputs_are_reported::<R>();
-        edges_are_those_of_the_function::<R>();
+        edge_cases_match_the_function::<R>();
         integers_wrap::<R>();
-        bounded_shapes_are_those_of_the_run::<R>();
+        bounded_shapes_are_read_in_the_run::<R>();
     }
 
-    fn bounded_shapes_are_those_of_the_run<R: Repeated>() {
+    fn bounded_shapes_are_read_in_the_run<R: Repeated>() {
         use udo_api::Dim::{Fixed, UpTo};
 
         let x = [1f32, 5.0, 3.0, 2.0];
@@ -279,34 +282,38 @@ mod tests {
     }
 
     /// Applies the final step for this many operands.
-    fn ended<R: Repeated>(y: impl Into<f64>, operands: u8) -> f64 {
+    fn expected_result<R: Repeated>(y: impl Into<f64>, operands: u8) -> f64 {
         match R::END {
-            End::Itself => y.into(),
+            End::None => y.into(),
             End::Mean => y.into() / f64::from(operands),
         }
     }
 
-    fn one_to_many_operands_broadcast<R: Repeated>() {
+    fn one_two_and_three_operands_broadcast<R: Repeated>() {
         let (x, row, column) = ([1f32, 2.0, 30.0, 40.0], [10f32, 20.0], [15f32, 25.0]);
         let reduce_pair = |a: f32, b: f32| R::F64(a.into(), b.into()) as f32;
-        let [x_is, row_is, column_is] =
+        let [x_tensor, row_tensor, column_tensor] =
             [tensor(&[2, 2], &x), tensor(&[2], &row), tensor(&[2, 1], &column)];
-        let run = bench(R::NAME).input(x_is.clone());
+        let run = bench(R::NAME).input(x_tensor.clone());
         assert_eq!(run.clone().one().values::<f32>(), x);
-        let y = on_gpu_too(&run.clone().input(x_is), 0.0);
-        assert_eq!(y.values::<f32>(), x.map(|x| ended::<R>(reduce_pair(x, x), 2) as f32));
-        let y = on_gpu_too(&run.input(row_is.clone()).input(column_is.clone()), 1e-6);
+        let y = on_gpu_too(&run.clone().input(x_tensor), 0.0);
+        assert_eq!(y.values::<f32>(), x.map(|x| expected_result::<R>(reduce_pair(x, x), 2) as f32));
+        let y = on_gpu_too(&run.input(row_tensor.clone()).input(column_tensor.clone()), 1e-6);
         let expected: Vec<f32> = (0..4)
             .map(|i| {
-                ended::<R>(reduce_pair(reduce_pair(x[i], row[i % 2]), column[i / 2]), 3) as f32
+                expected_result::<R>(reduce_pair(reduce_pair(x[i], row[i % 2]), column[i / 2]), 3)
+                    as f32
             })
             .collect();
         assert_eq!(y.values::<f32>(), expected);
-        let y = bench(R::NAME).input(row_is.clone()).input(row_is).input(column_is).one();
+        let y =
+            bench(R::NAME).input(row_tensor.clone()).input(row_tensor).input(column_tensor).one();
         let expected: Vec<f32> = (0..4)
             .map(|i| {
-                ended::<R>(reduce_pair(reduce_pair(row[i % 2], row[i % 2]), column[i / 2]), 3)
-                    as f32
+                expected_result::<R>(
+                    reduce_pair(reduce_pair(row[i % 2], row[i % 2]), column[i / 2]),
+                    3,
+                ) as f32
             })
             .collect();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], expected));
@@ -319,18 +326,22 @@ mod tests {
         let run = run.input(tensor(&[2, len], &a[..2 * len])).input(tensor(&[2, 1], &c));
         let y = settled_on_any_threads(&run);
         let expected_at = |i: usize| {
-            ended::<R>(R::F64(R::F64(b[i % len].into(), a[i].into()), c[i / len].into()), 3)
+            expected_result::<R>(
+                R::F64(R::F64(b[i % len].into(), a[i].into()), c[i / len].into()),
+                3,
+            )
         };
         assert_near(&y.values::<f32>(), &(0..2 * len).map(expected_at).collect::<Vec<_>>(), 1e-6);
     }
 
-    fn every_type_is_computed<R: Repeated>() {
+    fn every_type_matches_the_definition<R: Repeated>() {
         let y = bench(R::NAME).input(tensor(&[1], &[0.5f64])).input(tensor(&[1], &[-3f64])).one();
-        assert_near(&y.values::<f64>(), &[ended::<R>(R::F64(0.5, -3.0), 2)], 0.0);
+        assert_near(&y.values::<f64>(), &[expected_result::<R>(R::F64(0.5, -3.0), 2)], 0.0);
         for (a, b) in [(0.5f32, -3.0), (-2.0, 4.0)] {
             let run = bench(R::NAME).input(tensor(&[1], &[F16::from_f32(a)]));
             let y = run.input(tensor(&[1], &[F16::from_f32(b)])).one();
-            let expected = F16::from_f32(ended::<R>(R::F64(a.into(), b.into()), 2) as f32);
+            let expected =
+                F16::from_f32(expected_result::<R>(R::F64(a.into(), b.into()), 2) as f32);
             assert_eq!(y.values::<F16>(), [expected]);
             let run = bench(R::NAME).input(tensor(&[1], &[Bf16::from_f32(a)]));
             let y = run.input(tensor(&[1], &[Bf16::from_f32(b)])).one();
@@ -354,7 +365,8 @@ mod tests {
         let error = run.input(tensor(&[3], &[1f32, 2.0, 3.0])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
     }
-    fn edges_are_those_of_the_function<R: Repeated>() {
+
+    fn edge_cases_match_the_function<R: Repeated>() {
         let count = EDGES.len();
         let rows: Vec<f32> = (0..count * count).map(|i| EDGES[i / count]).collect();
         let cols: Vec<f32> = (0..count * count).map(|i| EDGES[i % count]).collect();
@@ -366,7 +378,9 @@ mod tests {
             let expected: Vec<f32> = rows
                 .iter()
                 .zip(&cols)
-                .map(|(&a, &b)| ended::<R>(reduce_pair(reduce_pair(a, b), third), 3) as f32)
+                .map(|(&a, &b)| {
+                    expected_result::<R>(reduce_pair(reduce_pair(a, b), third), 3) as f32
+                })
                 .collect();
             assert_eq!(bits(&y), bits(&expected), "{} with {third:e}", R::NAME);
             for ((a, b), y) in rows.iter().zip(&cols).zip(y) {

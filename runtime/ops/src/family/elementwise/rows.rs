@@ -1,4 +1,5 @@
-//! Binary functions of output rows: a function per computed type; other types are converted in blocks.
+//! Binary functions and predicates of rows. They exist for the types f32, f64, i64 and u64; elements of other types are
+//! converted to one of these in blocks.
 
 use std::marker::PhantomData;
 
@@ -9,7 +10,7 @@ use super::Broadcast;
 use super::stored::{BLOCK, Codec, Plain};
 use crate::number::Number;
 
-/// One operand of a row: an element per output, or one for all.
+/// One operand of a row: an element per output, or one element for all outputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side<'a, T> {
     Each(&'a [T]),
@@ -19,8 +20,8 @@ pub(crate) enum Side<'a, T> {
 impl<'a> From<Side<'a, f32>> for Operand<'a> {
     fn from(side: Side<'a, f32>) -> Self {
         match side {
-            Side::Each(numbers) => Self::Slice(numbers),
-            Side::One(number) => Self::Scalar(number),
+            Side::Each(elements) => Self::Slice(elements),
+            Side::One(element) => Self::Scalar(element),
         }
     }
 }
@@ -41,12 +42,17 @@ impl<'a, T: Element> Side<'a, T> {
         if step == 0 { Self::One(elements[0]) } else { Self::Each(&elements[..len]) }
     }
 
-    /// Converts a block of elements from `at` on.
-    fn load<C: Element>(self, at: usize, to: &mut [C], codec: impl Codec<T, C>) -> Side<'_, C> {
+    /// Converts the elements from `first` on to `block`, as many as it has.
+    fn load<C: Element>(
+        self,
+        first: usize,
+        block: &mut [C],
+        codec: impl Codec<T, C>,
+    ) -> Side<'_, C> {
         match self {
             Self::Each(x) => {
-                to.iter_mut().zip(&x[at..]).for_each(|(to, &x)| *to = codec.load(x));
-                Side::Each(to)
+                block.iter_mut().zip(&x[first..]).for_each(|(y, &x)| *y = codec.load(x));
+                Side::Each(block)
             }
             Self::One(x) => Side::One(codec.load(x)),
         }
@@ -81,7 +87,7 @@ pub(crate) fn singles<P: Pairs>() -> Rows<f32> {
     }
 }
 
-/// Applies a scalar function to each lane, where no vector version exists.
+/// Applies a scalar function to each lane of a vector, for functions without a vector version.
 #[inline(always)]
 pub(crate) fn lane_by_lane<S: Simd>(
     s: S,
@@ -113,12 +119,13 @@ impl<T: Element> Rows<T> {
     }
 }
 
-/// A type with functions of rows.
+/// An element type with functions and predicates of rows.
 pub(super) trait Computed: Element {
     fn rows<P: Pairs>() -> Rows<Self>;
     fn bools<Q: PairPredicate>() -> Bools<Self>;
 }
 
+/// The vector version of a function or predicate.
 struct Lanes<P>(PhantomData<fn() -> P>);
 
 impl<P> Clone for Lanes<P> {
@@ -191,7 +198,7 @@ by_blocks! {
     i64: i8, i16, i32, u8, u16, u32, Bool;
 }
 
-/// `y[i] = f(a[i], b[i])`.
+/// Computes `y[i] = f(a[i], b[i])`.
 #[inline]
 pub(super) fn each<T: Copy, Y: Copy>(
     a: Side<'_, T>,
@@ -209,7 +216,7 @@ pub(super) fn each<T: Copy, Y: Copy>(
     }
 }
 
-/// `y[i] = f(y[i], b[i])`.
+/// Computes `y[i] = f(y[i], b[i])`.
 #[inline]
 pub(super) fn each_in_place<T: Copy>(y: &mut [T], b: Side<'_, T>, f: impl Fn(T, T) -> T) {
     match b {
@@ -218,30 +225,30 @@ pub(super) fn each_in_place<T: Copy>(y: &mut [T], b: Side<'_, T>, f: impl Fn(T, 
     }
 }
 
-/// [`Rows::out_of_place`] of converted elements.
+/// Computes [`Rows::out_of_place`] for elements that are converted in blocks.
 pub(super) fn combine_blocks<T: Element, C: Element, K: Codec<T, C>>(
-    [a_is, b_is, y_is]: [K; 3],
+    [a_codec, b_codec, y_codec]: [K; 3],
     in_place: fn(&mut [C], Side<'_, C>),
     a: Side<'_, T>,
     b: Side<'_, T>,
     y: &mut [T],
 ) {
-    let (mut first, mut second) = ([C::default(); BLOCK], [C::default(); BLOCK]);
+    let (mut a_block, mut b_block) = ([C::default(); BLOCK], [C::default(); BLOCK]);
     for (i, y) in y.chunks_mut(BLOCK).enumerate() {
-        let (to, at) = (&mut first[..y.len()], i * BLOCK);
-        let one = match a.load(at, to, a_is) {
+        let (a_block, first) = (&mut a_block[..y.len()], i * BLOCK);
+        let scalar = match a.load(first, a_block, a_codec) {
             Side::One(a) => Some(a),
             Side::Each(_) => None,
         };
-        if let Some(a) = one {
-            to.fill(a);
+        if let Some(a) = scalar {
+            a_block.fill(a);
         }
-        in_place(to, b.load(at, &mut second[..y.len()], b_is));
-        y.iter_mut().zip(to).for_each(|(y, &mut number)| *y = y_is.store(number));
+        in_place(a_block, b.load(first, &mut b_block[..y.len()], b_codec));
+        y.iter_mut().zip(a_block).for_each(|(y, &mut result)| *y = y_codec.store(result));
     }
 }
 
-/// [`Rows::in_place`] of converted elements.
+/// Computes [`Rows::in_place`] for elements that are converted in blocks.
 pub(super) fn combine_blocks_in_place<T: Element, C: Element>(
     in_place: fn(&mut [C], Side<'_, C>),
     y: &mut [T],
@@ -249,12 +256,12 @@ pub(super) fn combine_blocks_in_place<T: Element, C: Element>(
 ) where
     Plain: Codec<T, C>,
 {
-    let (mut first, mut second) = ([C::default(); BLOCK], [C::default(); BLOCK]);
+    let (mut y_block, mut b_block) = ([C::default(); BLOCK], [C::default(); BLOCK]);
     for (i, y) in y.chunks_mut(BLOCK).enumerate() {
-        let to = &mut first[..y.len()];
-        to.iter_mut().zip(&*y).for_each(|(to, &x)| *to = Plain.load(x));
-        in_place(to, b.load(i * BLOCK, &mut second[..y.len()], Plain));
-        y.iter_mut().zip(to).for_each(|(y, &mut number)| *y = Plain.store(number));
+        let y_block = &mut y_block[..y.len()];
+        y_block.iter_mut().zip(&*y).for_each(|(loaded, &x)| *loaded = Plain.load(x));
+        in_place(y_block, b.load(i * BLOCK, &mut b_block[..y.len()], Plain));
+        y.iter_mut().zip(y_block).for_each(|(y, &mut result)| *y = Plain.store(result));
     }
 }
 
@@ -267,21 +274,21 @@ pub(crate) trait PairPredicate: Send + Sync + 'static {
     fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M;
 }
 
-/// Evaluates a predicate for two rows.
+/// A function that evaluates a predicate for two rows.
 pub(super) type Bools<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
 
-/// Evaluates a predicate for two rows of converted elements.
+/// Evaluates a predicate for two rows whose elements are converted in blocks.
 pub(super) fn compare_blocks<T: Element, C: Element, K: Codec<T, C>>(
-    [a_is, b_is]: [K; 2],
+    [a_codec, b_codec]: [K; 2],
     compare_rows: Bools<C>,
     a: Side<'_, T>,
     b: Side<'_, T>,
     y: &mut [Bool],
 ) {
-    let (mut first, mut second) = ([C::default(); BLOCK], [C::default(); BLOCK]);
+    let (mut a_block, mut b_block) = ([C::default(); BLOCK], [C::default(); BLOCK]);
     for (i, y) in y.chunks_mut(BLOCK).enumerate() {
-        let at = i * BLOCK;
-        let a = a.load(at, &mut first[..y.len()], a_is);
-        compare_rows(a, b.load(at, &mut second[..y.len()], b_is), y);
+        let first = i * BLOCK;
+        let a = a.load(first, &mut a_block[..y.len()], a_codec);
+        compare_rows(a, b.load(first, &mut b_block[..y.len()], b_codec), y);
     }
 }

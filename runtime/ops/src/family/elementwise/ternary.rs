@@ -1,4 +1,4 @@
-//! Elementwise operators of a bool and two elements, with NumPy broadcasting.
+//! Elementwise operators of a bool and two elements, such as Where, with NumPy broadcasting.
 
 use std::marker::PhantomData;
 
@@ -33,6 +33,7 @@ pub(crate) const fn ternary<F: Ternary>() -> Def {
     def
 }
 
+/// The operator of the function `F`.
 struct Described<F>(PhantomData<fn() -> F>);
 
 impl<F: Ternary> Op for Described<F> {
@@ -61,6 +62,7 @@ impl<F: Ternary> Op for Described<F> {
     }
 }
 
+/// The kernels of the function `F`.
 struct Kernels<F>(PhantomData<fn() -> F>);
 
 impl<F: Ternary> Kernels<F> {
@@ -70,6 +72,7 @@ impl<F: Ternary> Kernels<F> {
 
 /// The CPU kernel of `F` for any element type.
 struct AnyKernel<F> {
+    /// The broadcasting, if all extents are known before the run.
     fixed: Option<Broadcast<3>>,
     run: Run<3>,
     marker: PhantomData<fn() -> F>,
@@ -115,6 +118,7 @@ fn execute<B: Bits>(
 /// The DSP kernel of `F` for 8-bit quantized values.
 struct QuantKernel<F> {
     plan: Broadcast<3>,
+    /// Encodings of both elements and of the output.
     encodings: [Encoding; 3],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -153,11 +157,11 @@ fn execute_quantized<F: Ternary, T: QuantizedType>(
     kernel: &QuantKernel<F>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
-    let [a_is, b_is, y_is] = kernel.encodings;
+    let [a_encoding, b_encoding, y_encoding] = kernel.encodings;
     let Io { inputs, outputs, parallel, .. } = &mut io;
     let operands = (inputs.get::<Bool>(0)?, inputs.get::<T>(1)?, inputs.get::<T>(2)?);
     kernel.plan.apply_shared(*parallel, operands, outputs.take::<T>(0)?, |c, a, b| {
-        y_is.quantize(F::apply(c.get(), a_is.dequantize(a), b_is.dequantize(b)))
+        y_encoding.quantize(F::apply(c.get(), a_encoding.dequantize(a), b_encoding.dequantize(b)))
     })
 }
 
@@ -174,12 +178,12 @@ mod tests {
     pub(super) fn run_all<F: Ternary>(name: &str) {
         println!("{name}: a family member");
         three_shapes_broadcast::<F>();
-        every_type_is_taken::<F>();
+        every_type_matches_the_definition::<F>();
         large_tensors_are_divided_among_threads::<F>();
-        bounded_shapes_are_those_of_the_run::<F>();
-        quantized_values_are_taken_for_what_they_stand_for::<F>();
+        bounded_shapes_are_read_in_the_run::<F>();
+        quantized_values_are_dequantized_and_quantized::<F>();
         mismatched_inputs_are_reported::<F>();
-        elements_keep_their_bits::<F>();
+        elements_are_copied_bit_by_bit::<F>();
     }
 
     fn bools(values: &[u8]) -> Vec<Bool> {
@@ -198,14 +202,14 @@ mod tests {
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], expected));
         let c = bools(&[1, 0, 0]);
         for core in [Core::CPU, Core::GPU] {
-            let (c_of, a_of) = (tensor(&[3], &c), tensor(&[3], &a));
-            let y = node::<F>(c_of, a_of, tensor(&[], &[7f32])).on(core).one();
+            let (c_tensor, a_tensor) = (tensor(&[3], &c), tensor(&[3], &a));
+            let y = node::<F>(c_tensor, a_tensor, tensor(&[], &[7f32])).on(core).one();
             let expected: Vec<f32> = (0..3).map(|i| F::apply(c[i].get(), a[i], 7.0)).collect();
             assert_eq!(y.values::<f32>(), expected, "{core}");
         }
-        let half_values = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
+        let f16_tensor = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
         let y =
-            node::<F>(tensor(&[3], &c), half_values(a), half_values([0.5; 3])).on(Core::GPU).one();
+            node::<F>(tensor(&[3], &c), f16_tensor(a), f16_tensor([0.5; 3])).on(Core::GPU).one();
         let expected: Vec<F16> =
             (0..3).map(|i| F16::from_f32(F::apply(c[i].get(), a[i], 0.5))).collect();
         assert_eq!(y.values::<F16>(), expected);
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(empty.one().dims(), [0]);
     }
 
-    fn every_type_is_taken<F: Ternary>() {
+    fn every_type_matches_the_definition<F: Ternary>() {
         fn check<F: Ternary, T: Element + PartialEq>(a: T, b: T) {
             let c = bools(&[1, 0]);
             let run = node::<F>(tensor(&[2], &c), tensor(&[], &[a]), tensor(&[2], &[b; 2]));
@@ -238,13 +242,14 @@ mod tests {
         let (rows, cols) = (GRAIN / 3, 7);
         let (a, b) = (noise(rows * cols), noise(cols));
         let c: Vec<Bool> = (0..rows).map(|i| Bool::from(i % 3 == 0)).collect();
-        let c_of = tensor(&[rows, 1], &c);
-        let y = node::<F>(c_of, tensor(&[rows, cols], &a), tensor(&[cols], &b)).threads(3).one();
+        let c_tensor = tensor(&[rows, 1], &c);
+        let y =
+            node::<F>(c_tensor, tensor(&[rows, cols], &a), tensor(&[cols], &b)).threads(3).one();
         let expected_at = |i: usize| F::apply(c[i / cols].get(), a[i], b[i % cols]);
         assert!(y.values::<f32>() == (0..a.len()).map(expected_at).collect::<Vec<_>>());
     }
 
-    fn bounded_shapes_are_those_of_the_run<F: Ternary>() {
+    fn bounded_shapes_are_read_in_the_run<F: Ternary>() {
         let c = bools(&[1, 0]);
         let a = tensor(&[2], &[1i32, 2]).bounded(&[Dim::UpTo(5)]);
         let y =
@@ -253,14 +258,14 @@ mod tests {
         assert_eq!(y.values::<i32>(), [F::apply(true, 1, 9), F::apply(false, 2, 9)]);
     }
 
-    fn quantized_values_are_taken_for_what_they_stand_for<F: Ternary>() {
+    fn quantized_values_are_dequantized_and_quantized<F: Ternary>() {
         let c = tensor(&[2], &bools(&[1, 0]));
         let a = tensor(&[2], &[10u8, 20]).encoded(0.5, 0);
         let run = node::<F>(c, a, tensor(&[], &[12u8]).encoded(1.0, 2)).on(Core::DSP_V68);
-        let y_is = Encoding { scale: 0.25, zero_point: 1 };
-        let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
+        let y_encoding = Encoding { scale: 0.25, zero_point: 1 };
+        let y = run.clone().output_encoding(0, y_encoding.scale, y_encoding.zero_point).one();
         let expected = [F::apply(true, 5.0f32, 10.0), F::apply(false, 10.0, 10.0)];
-        assert_eq!(y.values::<u8>(), expected.map(|y| y_is.quantize::<u8>(y)));
+        assert_eq!(y.values::<u8>(), expected.map(|y| y_encoding.quantize::<u8>(y)));
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
@@ -271,7 +276,8 @@ mod tests {
         let run = node::<F>(c(), tensor(&[3], &[1f32; 3]), tensor(&[], &[1f32]));
         assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
     }
-    fn elements_keep_their_bits<F: Ternary>() {
+
+    fn elements_are_copied_bit_by_bit<F: Ternary>() {
         // Includes signalling NaNs with payloads.
         let a: Vec<f32> = (0..67).map(|i| f32::from_bits(0xff80_0001 + i)).collect();
         let (b, c) = (edges(0, 67), [true, false].map(Bool::from));

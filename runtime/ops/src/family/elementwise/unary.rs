@@ -1,4 +1,4 @@
-//! Elementwise operators of one operand.
+//! Elementwise operators of one operand, such as Relu or Tanh.
 
 use std::marker::PhantomData;
 
@@ -22,18 +22,18 @@ pub(crate) trait Unary: Send + Sync + 'static {
     const NAME: &'static str;
     /// Names of input and output.
     const PORTS: [&'static str; 2] = ["X", "Y"];
-    /// Built by [`real`], unless [`Unary::params`] is overridden.
+    /// The parameters, each declared by [`real`] unless [`Unary::params`] is overridden.
     const PARAMS: &'static [Param] = &[];
-    /// The f64 version, the reference for tests.
+    /// The function in f64, with the parameters; also the reference for tests.
     const F64: fn(f64, [f64; 2]) -> f64;
-    /// The integer types that the CPU computes.
+    /// The integer types that the CPU kernel supports.
     const INTS: TypeSet = TypeSet::EMPTY;
     /// The integer function; results wrap to the type.
     const INT: fn(i128, [f64; 2]) -> i128 = |x, params| (Self::F64)(x as f64, params) as i128;
     /// An OpenCL expression of the float `x` and the parameters `p` and `q`.
     const OPENCL: &'static str;
-    /// The largest relative error of the lane function.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
+    /// The largest relative error of [`Unary::lanes`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
     const WITHIN: f64 = 1e-6;
 
     /// Reads the parameters.
@@ -45,7 +45,7 @@ pub(crate) trait Unary: Send + Sync + 'static {
         Ok(params)
     }
 
-    /// Evaluates the f64 version and rounds.
+    /// Evaluates [`Unary::F64`] and rounds to f32.
     fn in_f64(x: f32, params: [f32; 2]) -> f32 {
         (Self::F64)(x.into(), params.map(f64::from)) as f32
     }
@@ -54,7 +54,7 @@ pub(crate) trait Unary: Send + Sync + 'static {
     fn lanes<S: Simd>(s: S, x: S::F, params: [f32; 2]) -> S::F;
 }
 
-/// Declares a real parameter with a default.
+/// Declares a float parameter with a default.
 pub(crate) const fn real(name: &'static str, default: f32) -> Param {
     Param::scalar(name, DType::F32).default(Value::float(default as f64))
 }
@@ -67,6 +67,7 @@ pub(crate) const fn unary<U: Unary>() -> Def {
     def
 }
 
+/// The operator of the function `U`.
 struct Described<U>(PhantomData<fn() -> U>);
 
 impl<U: Unary> Described<U> {
@@ -85,6 +86,7 @@ impl<U: Unary> Op for Described<U> {
     }
 }
 
+/// The kernels of the function `U`.
 struct Kernels<U>(PhantomData<fn() -> U>);
 
 impl<U: Unary> Kernels<U> {
@@ -134,7 +136,7 @@ impl<U: Unary> Kernel for NumberKernel<U> {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        // Strided tensors cannot be in place, and nothing was taken yet.
+        // `pair` fails for strided tensors; they take the general path below.
         if self.is_few
             && let Ok(pair) = io.pair::<f32>(0, 0)
         {
@@ -174,6 +176,7 @@ impl Function {
     }
 }
 
+/// The function of vector lanes, with its parameters.
 struct Lanes<U>([f32; 2], PhantomData<fn() -> U>);
 
 impl<U> Clone for Lanes<U> {
@@ -196,19 +199,19 @@ type Run = fn(&Function, Extents, Io<'_>) -> Result<(), ExecError>;
 
 fn run_of(dtype: Option<DType>) -> Result<Run, Error> {
     match dtype {
-        Some(DType::F32) => Ok(singles),
-        Some(DType::F64) => Ok(doubles),
-        Some(DType::F16) => Ok(half_precision::<F16>),
-        Some(DType::Bf16) => Ok(half_precision::<Bf16>),
+        Some(DType::F32) => Ok(execute_f32),
+        Some(DType::F64) => Ok(execute_f64),
+        Some(DType::F16) => Ok(execute_half_precision::<F16>),
+        Some(DType::Bf16) => Ok(execute_half_precision::<Bf16>),
         _ => of_type!(
             dtype,
             [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
-            T => ints::<T> as Run
+            T => execute_ints::<T> as Run
         ),
     }
 }
 
-fn singles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
+fn execute_f32(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
     let params = function.params;
     each::<f32>(
         extents,
@@ -218,7 +221,7 @@ fn singles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), Exec
     )
 }
 
-fn half_precision<T: Stored<f32>>(
+fn execute_half_precision<T: Stored<f32>>(
     function: &Function,
     extents: Extents,
     io: Io<'_>,
@@ -232,21 +235,21 @@ fn half_precision<T: Stored<f32>>(
     )
 }
 
-fn doubles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
+fn execute_f64(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
     let params = function.params.map(f64::from);
-    each_by::<f64>(extents, io, |x| (function.f64)(x, params))
+    each_element::<f64>(extents, io, |x| (function.f64)(x, params))
 }
 
-fn ints<T: Stored<i128>>(
+fn execute_ints<T: Stored<i128>>(
     function: &Function,
     extents: Extents,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let params = function.params.map(f64::from);
-    each_by::<T>(extents, io, |x| T::store((function.int)(x.load(), params)))
+    each_element::<T>(extents, io, |x| T::store((function.int)(x.load(), params)))
 }
 
-fn each_by<T: Element>(
+fn each_element<T: Element>(
     extents: Extents,
     io: Io<'_>,
     function: impl Fn(T) -> T + Sync,
@@ -273,14 +276,14 @@ mod tests {
     /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
     pub(super) fn run_all<U: Unary>(name: &str) {
         println!("{name}: a family member");
-        lies_on_its_curve::<U>(name);
+        f32_and_f64_match_the_function::<U>(name);
         half_precision_is_computed_in_f32::<U>(name);
-        is_shared_out_and_bounded::<U>(name);
-        quantized_values_are_those_of_a_table::<u8, U>(name, 128);
-        quantized_values_are_those_of_a_table::<i8, U>(name, -3);
-        integers_are_computed::<U>(name);
-        edges_are_those_of_the_curve::<U>(name);
-        an_element_has_its_bits_wherever_it_lies::<U>(name);
+        many_threads_and_bounded_shapes_match_the_function::<U>(name);
+        quantized_values_match_the_function::<u8, U>(name, 128);
+        quantized_values_match_the_function::<i8, U>(name, -3);
+        integers_match_the_function::<U>(name);
+        edge_cases_match_the_function::<U>(name);
+        results_do_not_depend_on_position_or_thread_count::<U>(name);
         quantized_outputs_match_quantized_f32_outputs::<U>(name);
     }
 
@@ -297,7 +300,7 @@ mod tests {
     }
 
     /// Whether the parameters are at most two real values without constraints.
-    fn takes_any<U: Unary>() -> bool {
+    fn has_unconstrained_params<U: Unary>() -> bool {
         let is_real = |param: &Param| param.kind() == Some(udo_api::ParamKind::Scalar);
         !U::PARAMS.is_empty() && U::PARAMS.iter().all(is_real)
     }
@@ -311,7 +314,7 @@ mod tests {
             }
         }
         let mut nodes = vec![(bench(name), defaults)];
-        if takes_any::<U>() {
+        if has_unconstrained_params::<U>() {
             let others = [0.75, 0.375];
             let params = U::PARAMS.iter().zip(others);
             let node = params.fold(bench(name), |node, (p, value)| node.float(p.name(), value));
@@ -320,6 +323,7 @@ mod tests {
         nodes
     }
 
+    /// Returns values around 0, and a few large and tiny ones.
     fn points() -> Vec<f64> {
         let mut x = vec![0.0, -0.0, f64::from(1e-30f32), f64::from(-1e-5f32), 100.0, -100.0];
         x.extend((-400..=400).map(|i| f64::from(i) / 64.0));
@@ -332,7 +336,7 @@ mod tests {
         if (y as f32).is_infinite() { (y as f32).into() } else { y }
     }
 
-    fn lies_on_its_curve<U: Unary>(name: &str) {
+    fn f32_and_f64_match_the_function<U: Unary>(name: &str) {
         let x = points();
         let dims = [1, x.len()];
         let floats: Vec<f32> = x.iter().map(|&x| x as f32).collect();
@@ -369,17 +373,18 @@ mod tests {
         }
     }
 
-    fn is_shared_out_and_bounded<U: Unary>(name: &str) {
+    fn many_threads_and_bounded_shapes_match_the_function<U: Unary>(name: &str) {
         let (node, params) = nodes::<U>(name).swap_remove(0);
         let x = points();
         let expected: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
         let count = x.len();
         let len = 2 * GRAIN + 7;
-        let of_all = |values: &[f64]| values.iter().copied().cycle().take(len).collect::<Vec<_>>();
-        let x: Vec<f32> = of_all(&x).into_iter().map(|x| x as f32).collect();
+        let repeated =
+            |values: &[f64]| values.iter().copied().cycle().take(len).collect::<Vec<_>>();
+        let x: Vec<f32> = repeated(&x).into_iter().map(|x| x as f32).collect();
         for threads in [1, 3] {
             let y = node.clone().threads(threads).input(tensor(&[len], &x)).one();
-            assert_near(&y.values::<f32>(), &of_all(&expected), U::WITHIN);
+            assert_near(&y.values::<f32>(), &repeated(&expected), U::WITHIN);
         }
         let x = tensor(&[count], &x[..count]).bounded(&[Dim::UpTo(40_000)]);
         let y = node.input(x).one();
@@ -387,7 +392,7 @@ mod tests {
         assert_near(&y.values::<f32>(), &expected, U::WITHIN);
     }
 
-    fn quantized_values_are_those_of_a_table<T: QuantizedType, U: Unary>(
+    fn quantized_values_match_the_function<T: QuantizedType, U: Unary>(
         name: &str,
         zero_point: i32,
     ) {
@@ -395,33 +400,35 @@ mod tests {
         for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut all)) {
             *x = bits;
         }
-        let (x_is, y_is) = (
+        let (x_encoding, y_encoding) = (
             Encoding { scale: 0.03, zero_point },
             Encoding { scale: 0.02, zero_point: zero_point - 1 },
         );
-        let x = tensor(&[256], &all).encoded(x_is.scale, x_is.zero_point);
+        let x = tensor(&[256], &all).encoded(x_encoding.scale, x_encoding.zero_point);
         for (node, params) in nodes::<U>(name) {
             let run = node.on(Core::DSP_V68).input(x.clone());
-            let y = run.output_encoding(0, y_is.scale, y_is.zero_point).one();
+            let y = run.output_encoding(0, y_encoding.scale, y_encoding.zero_point).one();
             let function = |x: f32| (U::F64)(x.into(), params) as f32;
-            let expected: Vec<T> =
-                all.iter().map(|&x| y_is.quantize(function(x_is.dequantize(x)))).collect();
+            let expected: Vec<T> = all
+                .iter()
+                .map(|&x| y_encoding.quantize(function(x_encoding.dequantize(x))))
+                .collect();
             assert!(y.values::<T>() == expected, "quantized values of {}", U::NAME);
         }
     }
 
-    fn integers_are_computed<U: Unary>(name: &str) {
+    fn integers_match_the_function<U: Unary>(name: &str) {
         for dtype in types::INTS.iter() {
             let result = of_type!(
                 Some(dtype),
                 [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
-                T => integers_of_a_type_are_computed::<T, U>(name)
+                T => integers_of_a_type_match_the_function::<T, U>(name)
             );
             result.unwrap();
         }
     }
 
-    fn integers_of_a_type_are_computed<T: Stored<i128> + crate::number::Number, U: Unary>(
+    fn integers_of_a_type_match_the_function<T: Stored<i128> + crate::number::Number, U: Unary>(
         name: &str,
     ) {
         let x = [T::LOWEST, T::from_f64(-5.0), T::ZERO, T::from_f64(5.0), T::HIGHEST];
@@ -437,7 +444,7 @@ mod tests {
         }
     }
 
-    fn edges_are_those_of_the_curve<U: Unary>(name: &str) {
+    fn edge_cases_match_the_function<U: Unary>(name: &str) {
         for (node, params) in nodes::<U>(name) {
             let y = node.input(tensor(&[EDGES.len()], &EDGES)).one().values::<f32>();
             for (x, y) in EDGES.into_iter().zip(y) {
@@ -448,9 +455,9 @@ mod tests {
         }
     }
 
-    fn an_element_has_its_bits_wherever_it_lies<U: Unary>(name: &str) {
-        let alone = |x: f32| bench(name).input(tensor(&[], &[x])).one().values::<f32>()[0];
-        let expected = bits(&EDGES.map(alone));
+    fn results_do_not_depend_on_position_or_thread_count<U: Unary>(name: &str) {
+        let result_of = |x: f32| bench(name).input(tensor(&[], &[x])).one().values::<f32>()[0];
+        let expected = bits(&EDGES.map(result_of));
         for (len, first) in LENGTHS.into_iter().flat_map(|len| [0, 5].map(|first| (len, first))) {
             let y = bench(name).input(tensor(&[len], &edges(first, len))).one();
             let expected = expected.iter().copied().cycle().skip(first).take(len);

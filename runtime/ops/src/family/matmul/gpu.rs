@@ -1,4 +1,5 @@
-//! Matrix products on the GPU: a work item accumulates a tile in registers, without barriers.
+//! Matrix products on the GPU. A work item accumulates a tile of the output, [`ROWS`] by [`COLS`] elements, in
+//! registers. Work items share no local memory, so there are no barriers.
 
 use udo_api::{
     AcceptCx, Buffers, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
@@ -19,7 +20,8 @@ const ROWS: usize = 8;
 /// Kernel body, after the parameters and the offsets of the matrices.
 const BODY: &str = "
     const int first = get_global_id(0) * COLS, row = get_global_id(1) * ROWS;
-    // Where columns are neighbours, the last tile reads a whole vector of them as well, and leaves those of others alone.
+    // Where columns are neighbours, the last tile reads a whole vector of them as well, and leaves those of others
+    // alone.
     const bool is_run = b_col == 1 && cols >= COLS;
     const int col = is_run ? min(first, cols - COLS) : first;
     int at_a[ROWS], at_b[COLS];
@@ -62,6 +64,7 @@ struct Tiled {
     a_steps: [usize; 2],
     /// Strides of B along the depth and between columns.
     b_steps: [usize; 2],
+    /// `alpha` and `beta`.
     scales: [f32; 2],
     /// Strides of the addend between rows and columns, if any.
     addend: Option<[usize; 2]>,
@@ -103,6 +106,7 @@ impl Tiled {
         Ok(launch.global_size([cols.div_ceil(COLS), rows.div_ceil(height), self.batch.len()]))
     }
 
+    /// Computes a tile of `N` rows: the emulated GPU's version of [`BODY`].
     fn sum<T: Storage, const N: usize>(
         &self,
         item: WorkItem,
@@ -129,11 +133,11 @@ impl Tiled {
             for (c, &sum) in sums.iter().enumerate().take(cols - col) {
                 let mut sum = self.scales[0] * sum;
                 if let Some([c_row, c_col]) = self.addend {
-                    let place = (row + r) * c_row + (col + c) * c_col;
-                    sum += self.scales[1] * buffers.load(2, place)?;
+                    let addend_index = (row + r) * c_row + (col + c) * c_col;
+                    sum += self.scales[1] * buffers.load(2, addend_index)?;
                 }
-                let at = (i * rows + row + r) * cols + col + c;
-                buffers.store(0, at, self.finish.apply(buffers, sum, col + c, at)?)?;
+                let index = (i * rows + row + r) * cols + col + c;
+                buffers.store(0, index, self.finish.apply(buffers, sum, col + c, index)?)?;
             }
         }
         Ok(())
@@ -153,6 +157,7 @@ fn channels(cx: &AcceptCx<'_>) -> Result<usize, Error> {
     Ok(cx.output(0)?.rank().saturating_sub(1))
 }
 
+/// The function of a work item.
 type Tile = fn(&Tiled, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
 
 /// Products batched over the axes before the last two.
@@ -227,7 +232,7 @@ impl GpuKernel for GemmGpu {
         check_lens(cx)?;
         let GemmSizes { rows, depth, cols, trans_a, trans_b, c_steps } =
             GemmSizes::read(cx, [0, 1, 2])?;
-        let one = Steps { start: 0, along: Vec::new() };
+        let no_batch = Steps { start: 0, along: Vec::new() };
         let scales = [cx.float32("alpha")?, cx.float32("beta")?];
         // With `beta` 0, C is not read.
         let is_added = cx.has_input(2) && scales[1] != 0.0;
@@ -239,7 +244,7 @@ impl GpuKernel for GemmGpu {
             b_steps: if trans_b { [1, depth] } else { [cols, 1] },
             scales,
             addend: is_added.then_some(c_steps),
-            batch: StridedAccess::new(&[], &[one.clone(), one]),
+            batch: StridedAccess::new(&[], &[no_batch.clone(), no_batch]),
             finish: Finish::read(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))

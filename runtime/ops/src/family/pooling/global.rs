@@ -75,7 +75,7 @@ impl<P: GlobalPool> Op for Described<P> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if x.rank() < 3 {
-            return Err(Error::new(format!("input 0 x_encoding {x}, expected rank 3 or more")));
+            return Err(Error::new(format!("input 0 is {x}, expected rank 3 or more")));
         }
         let shape = x.full_shape();
         let dims = shape.iter().enumerate();
@@ -85,10 +85,10 @@ impl<P: GlobalPool> Op for Described<P> {
     }
 }
 
-/// Returns the number of positions per channel, or an error if it x_encoding 0.
+/// Returns the number of positions per channel, or an error if it is 0.
 fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
     match split.inner {
-        0 => Err(Error::new(format!("input 0 x_encoding {x}, expected at least one position"))),
+        0 => Err(Error::new(format!("input 0 is {x}, expected at least one position"))),
         positions => Ok(positions),
     }
 }
@@ -200,7 +200,7 @@ struct Quantized<P, T> {
 
 impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        // A value without an encoding x_encoding an integer: scale 1, zero point 0.
+        // A value without an encoding is an integer: scale 1, zero point 0.
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let x = cx.input(0)?;
@@ -238,7 +238,7 @@ mod tests {
         quantized_channels_become_one_element::<P>();
         nan_stays_in_its_channel::<P>();
         let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
-        assert_eq!(error, "input 0 x_encoding f32[2,2], expected rank 3 or more");
+        assert_eq!(error, "input 0 is f32[2,2], expected rank 3 or more");
         let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
         assert!(error.ends_with("expected at least one position"), "{error}");
     }

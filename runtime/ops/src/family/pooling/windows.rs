@@ -115,10 +115,10 @@ impl<P: Pool> Op for Described<P> {
         let channels = x.full_shape().dim(1).unwrap_or(Dim::Fixed(1));
         let shape = window(cx, &x)?.output_shape(&x, channels)?;
         let dtype = x.dtype().filter(|_| !P::FACTS.has(Facts::SAME_ENCODING));
-        let own = dtype.map(|dtype| TensorDesc::new(dtype, shape));
-        cx.set_output(0, own.unwrap_or_else(|| x.with_shape(shape)))?;
-        let more = TensorDesc::new(DType::I64, shape);
-        (1..cx.output_count()).try_for_each(|port| cx.set_output(port, more))
+        let without_encoding = dtype.map(|dtype| TensorDesc::new(dtype, shape));
+        cx.set_output(0, without_encoding.unwrap_or_else(|| x.with_shape(shape)))?;
+        let indices = TensorDesc::new(DType::I64, shape);
+        (1..cx.output_count()).try_for_each(|port| cx.set_output(port, indices))
     }
 }
 
@@ -137,6 +137,7 @@ pub(crate) const fn windows<P: FoldWindow<T>, T: Element>(core: Core) -> KernelD
 /// The most threads that share the channels; each needs a line buffer.
 const MOST_THREADS: usize = 8;
 
+/// Kernel of the pool `P` for elements of type `T`, channels second.
 struct Windows<P, T> {
     pool: P,
     window: Window,
@@ -166,9 +167,11 @@ impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
             let lines = scratch.take::<T>(MOST_THREADS * cols)?;
             let work = y.len().saturating_mul(self.window.kernel.iter().product());
             let planes = y.len() / out_len;
-            let count = planes.div_ceil(partition::threads(parallel, work).min(MOST_THREADS));
-            parallel.chunks_mut_with(y, count * out_len, lines, cols, |chunk, y, line| {
-                self.fold(&x[chunk * count * in_len..], y, line);
+            let threads = partition::threads(parallel, work).min(MOST_THREADS);
+            let chunk_planes = planes.div_ceil(threads);
+            let chunk_len = chunk_planes * out_len;
+            parallel.chunks_mut_with(y, chunk_len, lines, cols, |chunk, y, line| {
+                self.fold(&x[chunk * chunk_planes * in_len..], y, line);
                 Ok(())
             })?;
         }
@@ -187,18 +190,18 @@ impl<P: FoldWindow<T>, T: Element> Windows<P, T> {
         let [_, rows, cols] = window.input;
         let [_, height, breadth] = window.output;
         let [outer_step, middle_step, step] = window.dilations;
-        for (at, y) in y.chunks_exact_mut(breadth).enumerate() {
+        for (index, y) in y.chunks_exact_mut(breadth).enumerate() {
             // An empty plane still has windows, in the padding.
-            let (plane, row) = (at / (out_len / breadth), at % (out_len / breadth));
+            let (plane, row) = (index / (out_len / breadth), index % (out_len / breadth));
             let plane = &x[plane * in_len..][..in_len];
             let (z, row) = (row / height, row % height);
             let (outer, middle) = (window.taps(0, z), window.taps(1, row));
             line.fill(P::START);
             for d in 0..outer.len {
                 for r in 0..middle.len {
-                    let from =
+                    let input_row =
                         (outer.first + d * outer_step) * rows + middle.first + r * middle_step;
-                    let values = &plane[from * cols..][..cols];
+                    let values = &plane[input_row * cols..][..cols];
                     line.iter_mut()
                         .zip(values)
                         .for_each(|(sum, &x)| *sum = pool.fold(*sum, pool.take(x)));
@@ -220,9 +223,11 @@ pub(crate) const fn stored_windows<P: FoldWindow<f32>, T: QuantizedType>() -> Ke
     KernelDef::new::<Stored<P, T>>(P::NAME, Core::DSP_V68).ports(Windows::<P, T>::RULES)
 }
 
+/// DSP kernel of the pool `P` for quantized elements of type `T`.
 struct Stored<P, T> {
     pool: P,
     window: Window,
+    /// Encodings of input and output.
     encodings: [Encoding; 2],
     marker: PhantomData<fn() -> T>,
 }
@@ -240,7 +245,7 @@ impl<P: FoldWindow<f32>, T: QuantizedType> Kernel for Stored<P, T> {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Self { pool, window, encodings: [x_is, y_is], .. } = self;
+        let Self { pool, window, encodings: [x_encoding, y_encoding], .. } = self;
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
         let (in_len, out_len) = (window.input_len(), window.output_len());
@@ -248,20 +253,21 @@ impl<P: FoldWindow<f32>, T: QuantizedType> Kernel for Stored<P, T> {
             return Ok(());
         }
         let work = y.len().saturating_mul(window.kernel.iter().product());
-        let count = (y.len() / out_len).div_ceil(partition::threads(parallel, work));
-        parallel.chunks_mut(y, count * out_len, |chunk, y| {
-            each_window(window, &x[chunk * count * in_len..], y, |plane, taps, at| {
+        let chunk_planes = (y.len() / out_len).div_ceil(partition::threads(parallel, work));
+        parallel.chunks_mut(y, chunk_planes * out_len, |chunk, y| {
+            each_window(window, &x[chunk * chunk_planes * in_len..], y, |plane, taps, at| {
                 let sum = fold_places(window, taps, P::START, |sum, place| {
-                    pool.fold(sum, pool.take(x_is.dequantize(plane[place])))
+                    pool.fold(sum, pool.take(x_encoding.dequantize(plane[place])))
                 });
-                y_is.quantize(pool.finish(window, sum, taps, at))
+                y_encoding.quantize(pool.finish(window, sum, taps, at))
             });
             Ok(())
         })
     }
 }
 
-/// Writes each element of `y` from the taps of its window in its plane of `x`.
+/// Writes each element of `y` as `compute(plane, taps, position)`: its plane of `x`, the taps of its window, and its
+/// position in the output plane.
 pub(crate) fn each_window<X, Y>(
     window: &Window,
     x: &[X],
@@ -344,8 +350,8 @@ mod tests {
         for (case, out) in cases {
             windows_match_the_definition::<P>(case, out);
         }
-        a_window_beyond_the_input_is_refused::<P>();
-        lines_and_volumes_have_windows::<P>();
+        windows_larger_than_the_input_are_refused::<P>();
+        one_and_three_axes_match_the_definition::<P>();
         nan_stays_in_its_windows::<P>();
     }
 
@@ -360,7 +366,7 @@ mod tests {
             .int("ceil_mode", ceil)
     }
 
-    fn a_window_beyond_the_input_is_refused<P: Pool>() {
+    fn windows_larger_than_the_input_are_refused<P: Pool>() {
         for (ceil, stride) in [(0, 2), (1, 1)] {
             let case = Case { extent: 2, channels: 1, kernel: 3, stride, ceil, ..PLAIN };
             let x = tensor(&[1, 1, 2, 2], &noise(4));
@@ -387,9 +393,9 @@ mod tests {
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         for threads in [1, 3] {
             let run = bench(P::NAME).threads(threads);
-            let run_of_f32 = bench_with(run.clone().input(tensor(&dims, &floats)), case);
+            let f32_run = bench_with(run.clone().input(tensor(&dims, &floats)), case);
             let has_gpu = P::KERNELS.iter().any(|kernel| kernel.core() == Core::GPU);
-            let y = if has_gpu { on_gpu_too(&run_of_f32, 1e-6) } else { run_of_f32.one() };
+            let y = if has_gpu { on_gpu_too(&f32_run, 1e-6) } else { f32_run.one() };
             assert_eq!(y.dims(), [2, channels, out, out], "{case:?}");
             assert_near(&y.values::<f32>(), &expected, 1e-6);
             let y = bench_with(run.input(tensor(&dims, &doubles)), case).one();
@@ -397,7 +403,7 @@ mod tests {
         }
     }
 
-    fn lines_and_volumes_have_windows<P: Pool>() {
+    fn one_and_three_axes_match_the_definition<P: Pool>() {
         let x = noise(16);
         let expected_for = |taps: &[usize]| {
             (P::TEST)(&taps.iter().map(|&at| f64::from(x[at])).collect::<Vec<_>>())
@@ -419,7 +425,8 @@ mod tests {
         let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
         assert_eq!(error, "input 0 is f32[2], expected rank 3 to 5");
     }
-    /// Covers every layout and thread count. Infinities and denormals are ordinary values.
+
+    /// Checks every layout and thread count, and that infinities and denormals are ordinary values.
     fn nan_stays_in_its_windows<P: Pool>() {
         for (channels, extent) in [(2, 5), (19, 9), (35, 11)] {
             let dims = [2, channels, extent, extent];
@@ -431,7 +438,7 @@ mod tests {
             let plain = of_kernels(&run(&x));
             for at in [0, extent + 1, x.len() / 2 + 2, x.len() - 1] {
                 let (plane, row, col) = (at / (extent * extent), at / extent % extent, at % extent);
-                let sees = |i: usize| {
+                let contains_nan = |i: usize| {
                     let (r, c) = (i / out % out, i % out);
                     i / (out * out) == plane
                         && (r..r + 3).contains(&row)
@@ -439,8 +446,11 @@ mod tests {
                 };
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                        let actual =
-                            if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                        let actual = if contains_nan(i) {
+                            y.is_nan()
+                        } else {
+                            y.to_bits() == plain.to_bits()
+                        };
                         assert!(actual, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
                     }
                 }

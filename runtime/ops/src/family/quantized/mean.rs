@@ -39,13 +39,12 @@ pub(crate) fn whole(x: &TensorDesc) -> Result<Window, Error> {
         spatial.ok_or_else(|| Error::new(format!("input 0 is {x}, expected rank 3 to 5")))?;
     let mut input = [1; 3];
     input[3 - spatial.len()..].copy_from_slice(spatial);
-    let one = [1; 3];
     Ok(Window {
         input,
-        output: one,
+        output: [1; 3],
         kernel: input,
-        strides: one,
-        dilations: one,
+        strides: [1; 3],
+        dilations: [1; 3],
         pads: [0; 3],
         end_pads: [0; 3],
     })
@@ -59,23 +58,24 @@ pub(crate) fn sliding(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> 
 }
 
 /// Outputs whose images are summed together.
-const TOGETHER: usize = 64;
+const SUMMED_TOGETHER: usize = 64;
 
 const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
 const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
 const CHANNELS_LAST: Param = Param::scalar("channels_last", DType::I64).default(Value::int(0));
 
+/// The operator of the windows `M`.
 struct Described<M>(PhantomData<fn() -> M>);
 
 impl<M: QuantizedMean> Described<M> {
     const PARAMS: [Param; 8] = {
-        let mut all = [CHANNELS_LAST; 8];
+        let mut params = [CHANNELS_LAST; 8];
         let mut i = 0;
         while i < M::PARAMS.len() {
-            all[1 + i] = M::PARAMS[i];
+            params[1 + i] = M::PARAMS[i];
             i += 1;
         }
-        all
+        params
     };
 }
 
@@ -120,6 +120,7 @@ fn channels_second(node: &Node<'_>) -> Result<TensorDesc, Error> {
     Ok(x.dtype().map_or(x, |t| TensorDesc::new(t, shape)))
 }
 
+/// Kernel of the windows `M` for images in the layout `L`.
 struct Means<M, L> {
     window: Window,
     channels: usize,
@@ -142,8 +143,8 @@ impl<M: QuantizedMean> Means<M, ChannelsSecond> {
 
 impl<M: QuantizedMean, L: Layout> Kernel for Means<M, L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let says_last = cx.flag("channels_last")?;
-        if L::PORTS.input && says_last {
+        let is_last_in_node = cx.flag("channels_last")?;
+        if L::PORTS.input && is_last_in_node {
             return Err(Error::new("channels are last as the node describes its input"));
         }
         let x =
@@ -154,7 +155,7 @@ impl<M: QuantizedMean, L: Layout> Kernel for Means<M, L> {
             window: M::window(cx, &x)?,
             channels: x.shape()[1],
             counts_padding: M::counts_padding(cx)?,
-            channels_last: L::PORTS.input || says_last,
+            channels_last: L::PORTS.input || is_last_in_node,
             run: of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<M, L, T>)?,
             marker: PhantomData,
         })
@@ -171,21 +172,22 @@ fn execute<M: QuantizedMean, L: Layout, T: QuantizedType>(
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let x = inputs.get::<T>(0)?;
-    let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
+    let (x_encoding, y_encoding) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
     let taps: usize = kernel.window.kernel.iter().product();
     let grain = GRAIN.div_ceil(taps.max(1));
     let y = outputs.take::<T>(0)?;
     if kernel.is_whole() {
         let count = taps.max(1);
-        let zeros = (taps as i64) * i64::from(x_is.zero_point);
-        let grain = grain.next_multiple_of(TOGETHER);
+        let zeros = (taps as i64) * i64::from(x_encoding.zero_point);
+        let grain = grain.next_multiple_of(SUMMED_TOGETHER);
         return parallel.chunks_mut(y, grain, |chunk, y| {
             let from = chunk * grain;
-            for (i, y) in y.chunks_mut(TOGETHER).enumerate() {
-                let mut sums = [0; TOGETHER];
-                kernel.sum_whole(x, from + i * TOGETHER, &mut sums[..y.len()]);
+            for (i, y) in y.chunks_mut(SUMMED_TOGETHER).enumerate() {
+                let mut sums = [0; SUMMED_TOGETHER];
+                kernel.sum_whole(x, from + i * SUMMED_TOGETHER, &mut sums[..y.len()]);
                 for (y, sum) in y.iter_mut().zip(sums) {
-                    *y = y_is.quantize((sum - zeros) as f32 * x_is.scale / count as f32);
+                    *y =
+                        y_encoding.quantize((sum - zeros) as f32 * x_encoding.scale / count as f32);
                 }
             }
             Ok(())
@@ -195,9 +197,9 @@ fn execute<M: QuantizedMean, L: Layout, T: QuantizedType>(
         for (at, y) in (chunk * grain..).zip(y) {
             let (sum, inside, all) = kernel.window_at(x, at);
             // Padding stands for 0, as the zero point does, so only the elements inside contribute it.
-            let sum = sum - inside as i64 * i64::from(x_is.zero_point);
+            let sum = sum - inside as i64 * i64::from(x_encoding.zero_point);
             let count = if kernel.counts_padding { all } else { inside };
-            *y = y_is.quantize(sum as f32 * x_is.scale / count.max(1) as f32);
+            *y = y_encoding.quantize(sum as f32 * x_encoding.scale / count.max(1) as f32);
         }
         Ok(())
     })
@@ -207,15 +209,15 @@ impl<M, L> Means<M, L> {
     /// Whether each window covers a whole image.
     fn is_whole(&self) -> bool {
         let Window { input, output, kernel, pads, end_pads, .. } = self.window;
-        let none = [0; 3];
-        output == [1; 3] && kernel == input && (pads, end_pads) == (none, none)
+        let no_padding = [0; 3];
+        output == [1; 3] && kernel == input && (pads, end_pads) == (no_padding, no_padding)
     }
 
-    /// Sums the images of outputs from `at` on.
-    fn sum_whole<T: QuantizedType>(&self, x: &[T], at: usize, sums: &mut [i64]) {
+    /// Sums all pixels of a channel for each output from `first` on.
+    fn sum_whole<T: QuantizedType>(&self, x: &[T], first: usize, sums: &mut [i64]) {
         let pixels = self.window.input_len();
         if !self.channels_last {
-            for (sum, image) in sums.iter_mut().zip(x[at * pixels..].chunks(pixels.max(1))) {
+            for (sum, image) in sums.iter_mut().zip(x[first * pixels..].chunks(pixels.max(1))) {
                 // 2^16 values of 8 bits cannot overflow an i32 sum.
                 let parts = image.chunks(1 << 16);
                 *sum =
@@ -223,32 +225,35 @@ impl<M, L> Means<M, L> {
             }
             return;
         }
-        let mut done = 0;
-        while done < sums.len() {
-            let (image, channel) = ((at + done) / self.channels, (at + done) % self.channels);
-            let count = (self.channels - channel).min(sums.len() - done);
+        let mut summed = 0;
+        while summed < sums.len() {
+            let output = first + summed;
+            let (image, channel) = (output / self.channels, output % self.channels);
+            let count = (self.channels - channel).min(sums.len() - summed);
             for pixel in x[image * pixels * self.channels..].chunks(self.channels).take(pixels) {
                 let values = &pixel[channel..][..count];
-                let sums = sums[done..].iter_mut().zip(values);
+                let sums = sums[summed..].iter_mut().zip(values);
                 sums.for_each(|(sum, value)| *sum += i64::from(value.to_i32()));
             }
-            done += count;
+            summed += count;
         }
     }
 
-    /// Returns the sum of the window of output `at`, the number of elements inside the image, and inside its padding.
-    /// and of its padding.
-    fn window_at<T: QuantizedType + Element>(&self, x: &[T], at: usize) -> (i64, usize, usize) {
+    /// Returns the sum of the window of output `output`, the number of its elements inside the image, and the number
+    /// inside the padded image.
+    fn window_at<T: QuantizedType + Element>(&self, x: &[T], output: usize) -> (i64, usize, usize) {
         let Self { window, channels, .. } = self;
         let (pixels, out_pixels) = (window.input_len(), window.output_len());
-        let (place, start, step) = if self.channels_last {
-            let image = at / (out_pixels * channels);
-            (at / channels % out_pixels, image * pixels * channels + at % channels, *channels)
+        // The pixel of the output, and the first element and the pixel stride of the input channel.
+        let (pixel, start, step) = if self.channels_last {
+            let image = output / (out_pixels * channels);
+            let channel = output % channels;
+            (output / channels % out_pixels, image * pixels * channels + channel, *channels)
         } else {
-            (at % out_pixels, at / out_pixels * pixels, 1)
+            (output % out_pixels, output / out_pixels * pixels, 1)
         };
         let [_, height, width] = window.output;
-        let out = [place / (height * width), place / width % height, place % width];
+        let out = [pixel / (height * width), pixel / width % height, pixel % width];
         let [depth, rows, cols] = [0, 1, 2].map(|axis| window.taps(axis, out[axis]));
         let [_, in_height, in_width] = window.input;
         let mut sum = 0;
@@ -262,8 +267,8 @@ impl<M, L> Means<M, L> {
                 sum += values.take(cols.len).map(|value| i64::from(value.to_i32())).sum::<i64>();
             }
         }
-        let all = (0..3).map(|axis| window.padded_taps(axis, out[axis])).product();
-        (sum, depth.len * rows.len * cols.len, all)
+        let padded = (0..3).map(|axis| window.padded_taps(axis, out[axis])).product();
+        (sum, depth.len * rows.len * cols.len, padded)
     }
 }
 

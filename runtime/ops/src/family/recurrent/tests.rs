@@ -1,4 +1,5 @@
-//! Tests of every cell: directions, layouts, lengths and constants agree with plain forward runs.
+//! Tests that every recurrent operator runs: directions, layouts, lengths and constant weights agree with plain forward
+//! runs.
 
 use udo_api::ExecError;
 
@@ -15,37 +16,37 @@ const STATE: usize = BATCH * HIDDEN;
 
 pub(super) fn run_all<C: Cell>(name: &str) {
     println!("{name}: a family member");
-    directions_are_forward_runs_of_what_they_see::<C>();
-    the_batch_may_come_first::<C>();
-    sequences_end_where_they_say::<C>();
-    states_go_on_where_others_ended::<C>();
-    nan_stays_in_its_row_from_its_step_on::<C>();
+    directions_match_forward_runs_of_reversed_sequences::<C>();
+    layout_1_has_the_batch_first::<C>();
+    outputs_after_the_end_of_a_sequence_are_zero::<C>();
+    initial_states_continue_a_sequence::<C>();
+    nan_reaches_later_steps_of_its_row_only::<C>();
     let error = node::<C>(x(), &[0], Bench::input).float("clip", -1.0).error();
     assert_eq!(error, "parameter \"clip\" is -1, expected 0 or more");
-    activations_are_those_of_the_cell::<C>();
+    activations_and_clip_are_applied::<C>();
     let error = node::<C>(x(), &[0], Bench::input).int("hidden_size", 2).error();
     assert!(error.starts_with("parameter \"hidden_size\" is 2, input 2 is f32["), "{error}");
 }
 
-fn activations_are_those_of_the_cell<C: Cell>() {
+fn activations_and_clip_are_applied<C: Cell>() {
     let run = |names: &[&str]| {
         let run = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
         run.strings("activations", names)
     };
-    let own = [C::ACTIVATIONS, C::ACTIVATIONS].concat();
-    let mut names = own.clone();
-    let silent = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
-    assert_eq!(outputs::<C>(run(&names)), outputs::<C>(silent));
+    let defaults = [C::ACTIVATIONS, C::ACTIVATIONS].concat();
+    let mut names = defaults.clone();
+    let default_outputs = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
+    assert_eq!(outputs::<C>(run(&names)), outputs::<C>(default_outputs));
     let error = run(C::ACTIVATIONS).error();
     let count = C::ACTIVATIONS.len();
     let expected = format!("expected {count} for each of 2 directions");
     assert_eq!(error, format!("parameter \"activations\" has {count} strings, {expected}"));
-    let silent = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    let default_outputs = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let clipped = |clip| outputs::<C>(node::<C>(x(), &[0], Bench::input).float("clip", clip));
-    assert_eq!(clipped(1e3), silent);
-    assert_ne!(clipped(0.1), silent);
+    assert_eq!(clipped(1e3), default_outputs);
+    assert_ne!(clipped(0.1), default_outputs);
     names[2 * count - 1] = "Relu";
-    assert_ne!(outputs::<C>(run(&names))[0], outputs::<C>(run(&own))[0]);
+    assert_ne!(outputs::<C>(run(&names))[0], outputs::<C>(run(&defaults))[0]);
     names[2 * count - 1] = "Swish";
     let error = run(&names).error();
     assert!(
@@ -54,7 +55,7 @@ fn activations_are_those_of_the_cell<C: Cell>() {
     );
 }
 
-fn numbers() -> Vec<f32> {
+fn x_values() -> Vec<f32> {
     noise(STEPS * BATCH * WIDTH)
 }
 
@@ -63,20 +64,21 @@ fn steps(x: &[f32]) -> Tensor {
 }
 
 fn x() -> Tensor {
-    steps(&numbers())
+    steps(&x_values())
 }
 
-/// Returns a node over `x` with the weights of these directions.
+/// Returns a node over `x` with the weights of the directions `dirs`, which `add` makes inputs or constants.
 fn node<C: Cell>(x: Tensor, dirs: &[usize], add: fn(Bench, Tensor) -> Bench) -> Bench {
-    let all = noise(2 * C::GATES * HIDDEN * (WIDTH + HIDDEN + 2));
-    let mut from = 0;
+    let values = noise(2 * C::GATES * HIDDEN * (WIDTH + HIDDEN + 2));
+    let mut start = 0;
     let mut weights = |dims: [usize; 2]| {
         let len = dims[0] * dims[1];
-        let both = &all[from..from + 2 * len];
-        from += 2 * len;
-        let own: Vec<f32> = dirs.iter().flat_map(|dir| both[dir * len..][..len].to_vec()).collect();
+        let both = &values[start..start + 2 * len];
+        start += 2 * len;
+        let selected = dirs.iter().flat_map(|dir| both[dir * len..][..len].to_vec());
+        let selected: Vec<f32> = selected.collect();
         let extents = [dirs.len(), dims[0], dims[1]];
-        if extents[2] == 1 { tensor(&extents[..2], &own) } else { tensor(&extents, &own) }
+        if extents[2] == 1 { tensor(&extents[..2], &selected) } else { tensor(&extents, &selected) }
     };
     let gates = C::GATES * HIDDEN;
     let run = bench(C::NAME).input(x);
@@ -96,15 +98,15 @@ fn backwards(x: &[f32], step: usize) -> Vec<f32> {
     x.chunks(step).rev().flatten().copied().collect()
 }
 
-fn directions_are_forward_runs_of_what_they_see<C: Cell>() {
+fn directions_match_forward_runs_of_reversed_sequences<C: Cell>() {
     let forward = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     assert_eq!(outputs::<C>(node::<C>(x(), &[0], Bench::constant).threads(3)), forward);
     assert_eq!(forward[0][(STEPS - 1) * STATE..], forward[1]);
-    let turned =
-        outputs::<C>(node::<C>(steps(&backwards(&numbers(), BATCH * WIDTH)), &[1], Bench::input));
+    let reversed =
+        outputs::<C>(node::<C>(steps(&backwards(&x_values(), BATCH * WIDTH)), &[1], Bench::input));
     let reverse = outputs::<C>(node::<C>(x(), &[1], Bench::input).text("direction", "reverse"));
-    assert_eq!(reverse[0], backwards(&turned[0], STATE));
-    assert_eq!(reverse[1..], turned[1..]);
+    assert_eq!(reverse[0], backwards(&reversed[0], STATE));
+    assert_eq!(reverse[1..], reversed[1..]);
     let both = node::<C>(x(), &[0, 1], Bench::constant).text("direction", "bidirectional");
     let both = outputs::<C>(both);
     let pairs = forward[0].chunks(STATE).zip(reverse[0].chunks(STATE));
@@ -116,14 +118,15 @@ fn directions_are_forward_runs_of_what_they_see<C: Cell>() {
 
 /// Transposes `rows` by `cols` groups of `inner` elements.
 fn transposed(x: &[f32], [rows, cols, inner]: [usize; 3]) -> Vec<f32> {
-    let places = (0..cols).flat_map(|col| (0..rows).map(move |row| (row * cols + col) * inner));
-    places.flat_map(|at| x[at..at + inner].to_vec()).collect()
+    let starts = (0..cols).flat_map(|col| (0..rows).map(move |row| (row * cols + col) * inner));
+    starts.flat_map(|start| x[start..start + inner].to_vec()).collect()
 }
 
-fn the_batch_may_come_first<C: Cell>() {
+fn layout_1_has_the_batch_first<C: Cell>() {
     let steps_first = outputs::<C>(node::<C>(x(), &[0], Bench::input));
-    let turned = tensor(&[BATCH, STEPS, WIDTH], &transposed(&numbers(), [STEPS, BATCH, WIDTH]));
-    let run = node::<C>(turned, &[0], Bench::input).int("layout", 1);
+    let batch_first =
+        tensor(&[BATCH, STEPS, WIDTH], &transposed(&x_values(), [STEPS, BATCH, WIDTH]));
+    let run = node::<C>(batch_first, &[0], Bench::input).int("layout", 1);
     let actual = run.outputs(steps_first.len()).all();
     assert_eq!(actual[0].dims(), [BATCH, STEPS, 1, HIDDEN]);
     let expected = transposed(&steps_first[0], [STEPS, BATCH, HIDDEN]);
@@ -131,7 +134,7 @@ fn the_batch_may_come_first<C: Cell>() {
     assert_eq!(actual[1].values::<f32>(), steps_first[1]);
 }
 
-fn sequences_end_where_they_say<C: Cell>() {
+fn outputs_after_the_end_of_a_sequence_are_zero<C: Cell>() {
     let whole = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let lengths = [4, 0, 2];
     let run = |lengths| node::<C>(x(), &[0], Bench::input).input(tensor(&[BATCH], lengths));
@@ -154,12 +157,12 @@ fn sequences_end_where_they_say<C: Cell>() {
     assert_eq!(run(&[4, 5, 4]).error(), ExecError::bad_value(5, 1).to_string());
 }
 
-fn states_go_on_where_others_ended<C: Cell>() {
+fn initial_states_continue_a_sequence<C: Cell>() {
     let whole = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let first =
         outputs::<C>(node::<C>(x(), &[0], Bench::input).input(tensor(&[BATCH], &[1i32; BATCH])));
     // After its first step, the sequence continues with the others.
-    let mut rest = numbers();
+    let mut rest = x_values();
     rest.rotate_left(BATCH * WIDTH);
     let mut run = node::<C>(steps(&rest), &[0], Bench::input);
     assert_eq!((LENGTHS, FIRST_HIDDEN), (4, 5));
@@ -172,15 +175,15 @@ fn states_go_on_where_others_ended<C: Cell>() {
     assert_eq!(actual[1..], whole[1..]);
 }
 
-fn nan_stays_in_its_row_from_its_step_on<C: Cell>() {
+fn nan_reaches_later_steps_of_its_row_only<C: Cell>() {
     let plain = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     assert_eq!(outputs::<C>(node::<C>(x(), &[0], Bench::input)), plain, "two runs differ");
     let (step, row) = (1, 2);
     let at = (step * BATCH + row) * WIDTH + 1;
-    let y = outputs::<C>(node::<C>(steps(&with(&numbers(), at, f32::NAN)), &[0], Bench::input));
+    let y = outputs::<C>(node::<C>(steps(&with(&x_values(), at, f32::NAN)), &[0], Bench::input));
     for (i, (y, plain)) in y[0].iter().zip(&plain[0]).enumerate() {
-        let is_hit = i / STATE >= step && i / HIDDEN % BATCH == row;
-        let actual = if is_hit { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+        let is_affected = i / STATE >= step && i / HIDDEN % BATCH == row;
+        let actual = if is_affected { y.is_nan() } else { y.to_bits() == plain.to_bits() };
         assert!(actual, "{}: {y} at {i}", C::NAME);
     }
 }

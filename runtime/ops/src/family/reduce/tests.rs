@@ -1,4 +1,4 @@
-//! Tests of every member.
+//! Tests that every operator of the family runs. [`run_all`] is called with each reduction.
 
 use udo_api::{Bool, Core, F16};
 
@@ -11,22 +11,22 @@ pub(super) fn run_all<R: Reduce>(name: &str) {
     println!("{name}: a family member");
     every_set_of_axes_is_reduced::<R>();
     large_tensors_are_divided_among_threads::<R>();
-    nothing_is_reduced_as_the_member_says::<R>();
-    bounded_shapes_are_those_of_the_run::<R>();
+    no_elements_reduce_to_the_neutral_element::<R>();
+    bounded_shapes_are_read_in_the_run::<R>();
     integers_are_reduced::<R>();
-    quantized_values_are_reduced_by_what_they_stand_for::<R>();
+    quantized_values_are_reduced_dequantized::<R>();
     bools_are_reduced::<R>();
-    axes_come_in_any_form::<R>();
+    axes_may_be_absent_negative_or_empty::<R>();
     nan_at_any_position_gives_nan::<R>();
-    edges_are_those_of_the_definition::<R>();
+    infinities_and_tiny_values_match_the_definition::<R>();
     integers_wrap::<R>();
 }
 
-/// Returns values whose reduction is stable in any order; positive where partial sums could cancel.
+/// Returns values at least 0.5 from 0; positive ones if the reduction is undefined for negative values.
 fn numbers<R: Reduce>(len: usize) -> Vec<f32> {
-    let is_of_magnitudes = R::TEST(&[-1.0]).is_nan();
+    let needs_positive = R::TEST(&[-1.0]).is_nan();
     let signed = noise(len).into_iter().map(|x| x + if x < 0.0 { -0.5 } else { 0.5 });
-    signed.map(|x| if is_of_magnitudes { x.abs() } else { x }).collect()
+    signed.map(|x| if needs_positive { x.abs() } else { x }).collect()
 }
 
 /// Reduces `x` along axes by the definition.
@@ -35,8 +35,9 @@ fn expected<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
     let len = retained.iter().map(|&axis| dims[axis]).product();
     let mut groups = vec![Vec::new(); len];
     for (i, &x) in x.iter().enumerate() {
-        let at = |axis: usize| i / dims[axis + 1..].iter().product::<usize>() % dims[axis];
-        groups[retained.iter().fold(0, |group, &axis| group * dims[axis] + at(axis))].push(x);
+        let coordinate = |axis: usize| i / dims[axis + 1..].iter().product::<usize>() % dims[axis];
+        groups[retained.iter().fold(0, |group, &axis| group * dims[axis] + coordinate(axis))]
+            .push(x);
     }
     groups.iter().map(|group| R::TEST(group)).collect()
 }
@@ -64,10 +65,10 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
         assert_near(&y.values::<f64>(), &expected, 1e-12);
         assert_near(&run.on(Core::GPU).one().values::<f32>(), &expected, 1e-5);
     }
-    let half_values: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
-    let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &half_values)), &[1]).one();
+    let f16_values: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
+    let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &f16_values)), &[1]).one();
     let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
-    let x: Vec<f64> = half_values.iter().map(|x| x.to_f32().into()).collect();
+    let x: Vec<f64> = f16_values.iter().map(|x| x.to_f32().into()).collect();
     assert_near(&y, &expected::<R>(&dims, &[1], &x), 2e-3);
 }
 
@@ -92,12 +93,12 @@ fn large_tensors_are_divided_among_threads<R: Reduce>() {
     }
 }
 
-fn nothing_is_reduced_as_the_member_says<R: Reduce>() {
+fn no_elements_reduce_to_the_neutral_element<R: Reduce>() {
     let x = tensor::<f32>(&[2, 0, 4], &[]);
     let y = along(bench(R::NAME).input(x.clone()), &[1]).one();
     assert_eq!(y.dims(), [2, 1, 4]);
-    let because = "what no elements are reduced to";
-    assert_near_constant(&y.values::<f32>(), &[R::TEST(&[]); 8], 0.0, because);
+    let reason = "all outputs are the reduction of no elements";
+    assert_near_constant(&y.values::<f32>(), &[R::TEST(&[]); 8], 0.0, reason);
     let y = along(bench(R::NAME).input(x), &[2]).int("keepdims", 0).one();
     assert_eq!((y.dims(), y.values::<f32>().len()), (vec![2, 0], 0));
     let y = bench(R::NAME).input(tensor(&[], &[2.5f32])).one();
@@ -105,7 +106,7 @@ fn nothing_is_reduced_as_the_member_says<R: Reduce>() {
     assert_near(&y.values::<f32>(), &[R::TEST(&[2.5])], 1e-6);
 }
 
-fn bounded_shapes_are_those_of_the_run<R: Reduce>() {
+fn bounded_shapes_are_read_in_the_run<R: Reduce>() {
     let x = numbers::<R>(6);
     let run = bench(R::NAME).input(tensor(&[2, 3], &x).bounded(&[Dim::UpTo(5), Dim::Fixed(3)]));
     let y = along(run.clone(), &[1]).int("keepdims", 0).one();
@@ -129,7 +130,7 @@ fn integers_are_reduced<R: Reduce>() {
     }
 }
 
-fn quantized_values_are_reduced_by_what_they_stand_for<R: Reduce>() {
+fn quantized_values_are_reduced_dequantized<R: Reduce>() {
     let (scale, zero_point) = (0.25, 10);
     let x = [12u8, 20, 14, 11, 13, 18];
     let run = bench(R::NAME).on(Core::DSP_V68);
@@ -137,8 +138,8 @@ fn quantized_values_are_reduced_by_what_they_stand_for<R: Reduce>() {
     let y = run.clone().output_encoding(0, 0.05, 3).one();
     let numbers = x.map(|x| f64::from(x) * 0.25 - 2.5);
     let expected = expected::<R>(&[2, 3], &[0], &numbers);
-    let y_is = udo_api::Encoding { scale: 0.05, zero_point: 3 };
-    let expected: Vec<u8> = expected.into_iter().map(|y| y_is.quantize(y as f32)).collect();
+    let y_encoding = udo_api::Encoding { scale: 0.05, zero_point: 3 };
+    let expected: Vec<u8> = expected.into_iter().map(|y| y_encoding.quantize(y as f32)).collect();
     assert_eq!(y.values::<u8>(), expected);
     assert_eq!(run.error(), "output 0 has no encoding");
 }
@@ -157,18 +158,18 @@ fn bools_are_reduced<R: Reduce>() {
     assert_eq!(y.values::<Bool>(), [Bool::from(R::TEST(&[]) > 0.0)]);
 }
 
-fn axes_come_in_any_form<R: Reduce>() {
+fn axes_may_be_absent_negative_or_empty<R: Reduce>() {
     let x = numbers::<R>(6);
     let run = || bench(R::NAME).input(tensor(&[2, 3], &x));
     let expected_for = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
-    let near = |run: Bench, axes: &[usize]| {
+    let check = |run: Bench, axes: &[usize]| {
         assert_near(&run.one().values::<f32>(), &expected_for(axes), 1e-5);
     };
-    near(run(), &[0, 1]);
-    near(along(run(), &[]), &[0, 1]);
-    near(along(run(), &[]).int("noop_with_empty_axes", 1), &[]);
-    near(run().constant(tensor(&[1], &[-2i64])), &[0]);
-    near(run().constant(tensor(&[2], &[-1i64, 0])), &[0, 1]);
+    check(run(), &[0, 1]);
+    check(along(run(), &[]), &[0, 1]);
+    check(along(run(), &[]).int("noop_with_empty_axes", 1), &[]);
+    check(run().constant(tensor(&[1], &[-2i64])), &[0]);
+    check(run().constant(tensor(&[2], &[-1i64, 0])), &[0, 1]);
     for axes in [[0, -2], [2, 0], [-3, 0]] {
         let error = run().constant(tensor(&[2], &axes)).error();
         assert_eq!(error, format!("axes {axes:?} are not for a tensor of shape [2,3]"));
@@ -177,7 +178,7 @@ fn axes_come_in_any_form<R: Reduce>() {
     assert_eq!(error, "input 1, the axes, is not known before the run");
 }
 
-/// In f32 and f64, along short and long rows and along columns; no other output becomes NaN.
+/// A NaN makes its output NaN and no other, in f32 and f64, along short and long rows and along columns.
 fn nan_at_any_position_gives_nan<R: Reduce>() {
     for (dims, axis) in [([2, 3], 1), ([2, 70], 1), ([2, 5001], 1), ([70, 2], 0), ([33, 19], 0)] {
         let x: Vec<f32> = numbers::<R>(dims[0] * dims[1]).iter().map(|x| x.abs()).collect();
@@ -199,7 +200,7 @@ fn nan_at_any_position_gives_nan<R: Reduce>() {
     }
 }
 
-fn edges_are_those_of_the_definition<R: Reduce>() {
+fn infinities_and_tiny_values_match_the_definition<R: Reduce>() {
     let infinity = f32::INFINITY;
     for x in [[infinity, 1.0, 2.0], [1.0, -infinity, 2.0], [infinity, -infinity, 1.0]] {
         for copies in [1, 6, 41] {

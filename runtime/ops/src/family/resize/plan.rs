@@ -46,7 +46,7 @@ impl Plan {
     /// Reads the node's resizing of `x`.
     pub(crate) fn read(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
         let sampling = sampling(node)?;
-        let axis_indices = which_axes(node, x.rank())?;
+        let axis_indices = selected_axes(node, x.rank())?;
         let mut axes = extents(node, x, &axis_indices)?;
         let is_region = sampling.coordinates == Coordinates::TfCropAndResize;
         if is_region {
@@ -85,7 +85,7 @@ fn check(x: &TensorDesc, axis_index: usize, axis: &Axis) -> Result<(), Error> {
         return refused("is resized, expected a fixed extent");
     }
     if axis.from == 0 && axis.to > 0 {
-        return refused("has no elements, expected axis_index least one to sample");
+        return refused("has no elements, expected at least one to sample");
     }
     if u32::try_from(axis.from.max(axis.to)).is_err() {
         return refused("has too many elements for a table, expected fewer than 4294967296");
@@ -103,6 +103,7 @@ fn choice<T: Copy>(node: &Node<'_>, name: &str, known: &[(&str, T)]) -> Result<T
     })
 }
 
+/// Reads how positions are sampled.
 fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
     let coordinates = choice(
         node,
@@ -143,7 +144,7 @@ fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
 }
 
 /// Returns the axes that scales, sizes and regions refer to, in order.
-fn which_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
+fn selected_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     if !node.has_param("axes") {
         return Ok((0..rank).collect());
     }
@@ -156,10 +157,11 @@ fn which_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
 }
 
 /// Whether the node has input `port`. Before opset 13, an empty tensor stood for an absent one.
-fn gives(node: &Node<'_>, port: usize) -> Result<bool, Error> {
+fn has_elements(node: &Node<'_>, port: usize) -> Result<bool, Error> {
     Ok(node.has_input(port) && !node.input(port)?.is_empty())
 }
 
+/// Returns the resizing of the selected axes of `x`, by scales or by sizes.
 fn extents(node: &Node<'_>, x: &TensorDesc, axis_indices: &[usize]) -> Result<Vec<Axis>, Error> {
     let count_is = |port: usize, found: usize| {
         let expected = axis_indices.len();
@@ -170,7 +172,7 @@ fn extents(node: &Node<'_>, x: &TensorDesc, axis_indices: &[usize]) -> Result<Ve
     };
     let unknown = |port: usize| Error::new(format!("input {port} is not known before the run"));
     let from: Vec<usize> = axis_indices.iter().map(|&axis_index| x.shape()[axis_index]).collect();
-    match (gives(node, 2)?, gives(node, 3)?) {
+    match (has_elements(node, 2)?, has_elements(node, 3)?) {
         (true, false) => {
             let scales = node.constant::<f32>(2)?.ok_or_else(|| unknown(2))?;
             count_is(2, scales.len())?;
@@ -190,11 +192,12 @@ fn extents(node: &Node<'_>, x: &TensorDesc, axis_indices: &[usize]) -> Result<Ve
     }
 }
 
+/// Returns an axis resized by a scale.
 fn scaled(from: usize, scale: f32) -> Result<Axis, Error> {
     if !(scale.is_finite() && scale > 0.0) {
         return Err(Error::new(format!("input 2 has the scale {scale}, expected more than 0")));
     }
-    // In f32, as in ONNX's shape inference and ONNX Runtime.
+    // Computed in f32, as ONNX's shape inference and ONNX Runtime do; f64 can give another extent.
     let length = from as f32 * scale;
     let to = if scale.to_bits() == 1f32.to_bits() { from } else { length.floor() as usize };
     Ok(Axis { from, to, scale: Scale::of_number(scale), region: WHOLE })
@@ -208,10 +211,10 @@ fn larger(one: Scale, other: Scale) -> Scale {
     if one.is_below(other) { other } else { one }
 }
 
-/// Returns axes of these sizes, or of a common scale that the sizes bound.
+/// Returns axes resized to `sizes`, or by a common scale if `keep_aspect_ratio_policy` requires one.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
     let refused =
-        || Error::new(format!("input 3 is {sizes:?}, expected sizes of axis_index least 0"));
+        || Error::new(format!("input 3 is {sizes:?}, expected sizes of at least 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
     let sizes = sizes.ok_or_else(refused)?;
     let scales = from
@@ -238,7 +241,7 @@ fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
             2 * count
         ))
     };
-    if !gives(node, 1)? {
+    if !has_elements(node, 1)? {
         return if count == 0 { Ok(Vec::new()) } else { Err(misfit()) };
     }
     let roi = match node.input(1)?.dtype() {

@@ -1,4 +1,4 @@
-//! The index of the largest or smallest element along an axis.
+//! The index of the largest or smallest element along an axis (ArgMax and ArgMin).
 
 use std::marker::PhantomData;
 
@@ -22,11 +22,12 @@ pub(crate) const fn extreme<E: Extreme>() -> Def {
     def
 }
 
+/// The operator of the extreme `E`.
 struct Described<E>(PhantomData<fn() -> E>);
 
 impl<E: Extreme> Described<E> {
     const KERNELS: &'static [KernelDef] = &[
-        KernelDef::new::<Sought<E>>(E::NAME, Core::CPU)
+        KernelDef::new::<ExtremeKernel<E>>(E::NAME, Core::CPU)
             .ports(&[input(0, types::NUMBERS).bounded(), output(0, types::I64).bounded()]),
         ExtremeGpu::<E>::DEF,
     ];
@@ -57,7 +58,8 @@ impl<E: Extreme> Op for Described<E> {
     }
 }
 
-struct Sought<E> {
+/// CPU kernel of the extreme `E`.
+struct ExtremeKernel<E> {
     axis: usize,
     keeps_axis: bool,
     order: Order,
@@ -77,7 +79,7 @@ const COLUMNS: usize = 64;
 /// Lanes that a row is divided into.
 const LANES: usize = 16;
 
-impl<E: Extreme> Kernel for Sought<E> {
+impl<E: Extreme> Kernel for ExtremeKernel<E> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
@@ -87,7 +89,7 @@ impl<E: Extreme> Kernel for Sought<E> {
             return Err(Error::new(format!("input 0 is {x}, expected elements along axis {axis}")));
         }
         let order = if cx.flag("select_last_index")? { Order::Backward } else { Order::Forward };
-        let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
+        let run = of_any!(x.dtype(), T => Self::execute_typed::<T>)?;
         Ok(Self { axis, keeps_axis: cx.flag("keepdims")?, order, run, convert: PhantomData })
     }
 
@@ -96,8 +98,8 @@ impl<E: Extreme> Kernel for Sought<E> {
     }
 }
 
-impl<E: Extreme> Sought<E> {
-    fn execute_of<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+impl<E: Extreme> ExtremeKernel<E> {
+    fn execute_typed<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let y = io.outputs.take::<i64>(0)?;
         let split @ AxisSplit { outer, len, inner } = AxisSplit::at(dims, self.axis);
@@ -110,12 +112,12 @@ impl<E: Extreme> Sought<E> {
             Ok(())
         })?;
         let mut extents = [1; MAX_RANK];
-        let gone = usize::from(!self.keeps_axis);
+        let removed_axes = usize::from(!self.keeps_axis);
         let remaining = dims.iter().enumerate().filter(|(axis, _)| *axis != self.axis);
         for (axis, &dim) in remaining {
-            extents[axis - if axis > self.axis { gone } else { 0 }] = dim;
+            extents[axis - if axis > self.axis { removed_axes } else { 0 }] = dim;
         }
-        io.outputs.set_shape(0, &extents[..dims.len() - gone])
+        io.outputs.set_shape(0, &extents[..dims.len() - removed_axes])
     }
 
     /// Writes the indices for the outputs from `first` on to `y`.
@@ -123,29 +125,33 @@ impl<E: Extreme> Sought<E> {
         let AxisSplit { len, inner, .. } = split;
         if inner == 1 {
             let rows = x[first * len..].chunks_exact(len);
-            return y.iter_mut().zip(rows).for_each(|(y, row)| *y = i64::from(self.of_row(row)));
+            return y
+                .iter_mut()
+                .zip(rows)
+                .for_each(|(y, row)| *y = i64::from(self.row_extreme(row)));
         }
-        let (mut place, mut left) = (first, y);
-        while !left.is_empty() {
-            let (block, column) = (place / inner, place % inner);
-            let (part, after) = left.split_at_mut(left.len().min(inner - column).min(COLUMNS));
+        let (mut output, mut remaining) = (first, y);
+        while !remaining.is_empty() {
+            let (block, column) = (output / inner, output % inner);
+            let count = remaining.len().min(inner - column).min(COLUMNS);
+            let (part, after) = remaining.split_at_mut(count);
             let columns = &x[block * len * inner + column..];
-            let mut found = [0; COLUMNS];
+            let mut rows = [0; COLUMNS];
             if part.len() == COLUMNS {
-                (_, found) = self.of_columns::<T, COLUMNS>(columns, inner, len);
+                (_, rows) = self.extremes_of_columns::<T, COLUMNS>(columns, inner, len);
             } else {
-                for (at, found) in found.iter_mut().enumerate().take(part.len()) {
-                    [*found] = self.of_columns::<T, 1>(&columns[at..], inner, len).1;
+                for (column, row) in rows.iter_mut().enumerate().take(part.len()) {
+                    [*row] = self.extremes_of_columns::<T, 1>(&columns[column..], inner, len).1;
                 }
             }
-            part.iter_mut().zip(found).for_each(|(y, at)| *y = i64::from(at));
-            (place, left) = (place + part.len(), after);
+            part.iter_mut().zip(rows).for_each(|(y, row)| *y = i64::from(row));
+            (output, remaining) = (output + part.len(), after);
         }
     }
 
     /// Returns the extremes of the first `W` columns over `rows` rows, and their rows.
     #[inline]
-    fn of_columns<T: Ranked, const W: usize>(
+    fn extremes_of_columns<T: Ranked, const W: usize>(
         &self,
         x: &[T],
         stride: usize,
@@ -153,36 +159,38 @@ impl<E: Extreme> Sought<E> {
     ) -> ([T; W], [u32; W]) {
         let first = if self.order == Order::Forward { 0 } else { rows.saturating_sub(1) };
         let mut best: [T; W] = std::array::from_fn(|at| x[first * stride + at]);
-        let mut found = [first as u32; W];
+        let mut best_rows = [first as u32; W];
         for step in 1..rows {
             let row = if self.order == Order::Forward { step } else { first - step };
-            let Some(of_row) = x[row * stride..].first_chunk::<W>() else { break };
-            for ((best, found), &x) in best.iter_mut().zip(&mut found).zip(of_row) {
+            let Some(elements) = x[row * stride..].first_chunk::<W>() else { break };
+            for ((best, best_row), &x) in best.iter_mut().zip(&mut best_rows).zip(elements) {
                 let wins = E::wins(x, *best);
                 *best = if wins { x } else { *best };
-                *found = if wins { row as u32 } else { *found };
+                *best_row = if wins { row as u32 } else { *best_row };
             }
         }
-        (best, found)
+        (best, best_rows)
     }
 
-    /// Returns the index of the extreme of a row, which is not empty.
-    fn of_row<T: Ranked>(&self, row: &[T]) -> u32 {
-        let whole = row.len() / LANES;
-        if whole == 0 {
-            return self.of_columns::<T, 1>(row, 1, row.len()).1[0];
+    /// Returns the index of the extreme of a row, which is not empty. Searches the row as [`LANES`] interleaved
+    /// columns, then their extremes and the remaining elements.
+    fn row_extreme<T: Ranked>(&self, row: &[T]) -> u32 {
+        let lane_len = row.len() / LANES;
+        if lane_len == 0 {
+            return self.extremes_of_columns::<T, 1>(row, 1, row.len()).1[0];
         }
-        let (lanes, rows) = self.of_columns::<T, LANES>(row, LANES, whole);
-        let of_lanes = lanes.into_iter().zip(rows).enumerate();
-        let of_lanes = of_lanes.map(|(lane, (x, row))| (x, row * LANES as u32 + lane as u32));
-        let rest = row.iter().copied().zip(0..).skip(whole * LANES);
+        let (lanes, rows) = self.extremes_of_columns::<T, LANES>(row, LANES, lane_len);
+        let lane_extremes = lanes.into_iter().zip(rows).enumerate();
+        let lane_extremes =
+            lane_extremes.map(|(lane, (x, row))| (x, row * LANES as u32 + lane as u32));
+        let rest = row.iter().copied().zip(0..).skip(lane_len * LANES);
         let mut best = (row[0], 0);
-        for (at, (x, position)) in of_lanes.chain(rest).enumerate() {
-            let is_met_first = match self.order {
+        for (number, (x, position)) in lane_extremes.chain(rest).enumerate() {
+            let wins_tie = match self.order {
                 Order::Forward => position < best.1,
                 Order::Backward => position > best.1,
             };
-            if at == 0 || E::wins(x, best.0) || is_met_first && !E::wins(best.0, x) {
+            if number == 0 || E::wins(x, best.0) || wins_tie && !E::wins(best.0, x) {
                 best = (x, position);
             }
         }
@@ -203,8 +211,8 @@ mod tests {
     pub(super) fn run_all<E: Extreme>(name: &str) {
         println!("{name}: a family member");
         positions_are_along_any_axis::<E>();
-        the_first_or_the_last_of_equal_ones_is_found::<E>();
-        every_type_has_an_order::<E>();
+        ties_go_to_the_first_or_the_last::<E>();
+        every_type_matches_the_reference::<E>();
         nan_is_selected::<E>();
         bounded_extents_are_read_in_the_run::<E>();
         an_empty_axis_is_refused::<E>();
@@ -240,7 +248,7 @@ mod tests {
         assert_eq!(run.one().dims(), [2, 1]);
     }
 
-    fn the_first_or_the_last_of_equal_ones_is_found<E: Extreme>() {
+    fn ties_go_to_the_first_or_the_last<E: Extreme>() {
         for len in [1, 5, 16, 31, 67] {
             let x: Vec<f32> = noise(len).iter().map(|x| (x * 2.0).round()).collect();
             let doubles: Vec<f64> = x.iter().map(|&x| x.into()).collect();
@@ -260,7 +268,7 @@ mod tests {
         }
     }
 
-    fn every_type_has_an_order<E: Extreme>() {
+    fn every_type_matches_the_reference<E: Extreme>() {
         fn check<E: Extreme, T: Element>(convert: impl Fn(f64) -> T) {
             let x: Vec<f64> = (0..40).map(|i| f64::from(i * 7 % 40)).collect();
             let elements: Vec<T> = x.iter().map(|&x| convert(x)).collect();

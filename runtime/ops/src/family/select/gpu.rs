@@ -1,4 +1,4 @@
-//! Selection along an axis on the GPU, one lane per work item.
+//! GPU kernels of ArgMax, ArgMin and TopK: a work item searches one lane, the elements along an axis.
 
 use std::marker::PhantomData;
 
@@ -38,6 +38,7 @@ fn lane(split: AxisSplit, i: usize) -> (usize, usize) {
 /// Kernel of [`Extreme`].
 pub(super) struct ExtremeGpu<E> {
     split: AxisSplit,
+    /// Whether the last of equal elements is selected.
     is_last: bool,
     options: String,
     item: Item<Self>,
@@ -52,16 +53,16 @@ impl<E: Extreme> ExtremeGpu<E> {
 
     fn item<T: Ranked>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let ((first, step), len) = (lane(self.split, i), self.split.len);
-        let place = |nth: usize| if self.is_last { len - 1 - nth } else { nth };
-        let mut found = place(0);
-        let mut best = buffers.get::<T>(0, first + found * step)?;
-        for at in (1..len).map(place) {
-            let x = buffers.get::<T>(0, first + at * step)?;
+        let position = |nth: usize| if self.is_last { len - 1 - nth } else { nth };
+        let mut best_position = position(0);
+        let mut best = buffers.get::<T>(0, first + best_position * step)?;
+        for position in (1..len).map(position) {
+            let x = buffers.get::<T>(0, first + position * step)?;
             if E::wins(x, best) {
-                (best, found) = (x, at);
+                (best, best_position) = (x, position);
             }
         }
-        buffers.set(0, i, found as i64)
+        buffers.set(0, i, best_position as i64)
     }
 }
 
@@ -114,6 +115,7 @@ pub(crate) struct TopGpu {
     item: Item<Self>,
 }
 
+/// Kernel source of [`TopGpu`]: selects `k` times the best element that comes after the last selected one.
 const TOP: &str = "
 bool udo_before(const NUMBER a, const NUMBER b, const int is_greatest) {
     if (is_greatest) return a > b || (a != a && b == b);
@@ -154,20 +156,22 @@ impl TopGpu {
 
     fn item<T: Ranked>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let ((first, step), AxisSplit { len, inner, .. }) = (lane(self.split, i), self.split);
-        let to = i / inner * inner * self.k + i % inner;
+        let output = i / inner * inner * self.k + i % inner;
+        // Complemented ranks sort the greatest element first.
         let flip = if self.is_greatest { T::MOST } else { 0 };
         let mut last = None;
         for n in 0..self.k {
             let mut best = None;
-            for at in 0..len {
-                let ranked = Some((buffers.get::<T>(0, first + at * step)?.rank() ^ flip, at));
+            for position in 0..len {
+                let rank = buffers.get::<T>(0, first + position * step)?.rank() ^ flip;
+                let ranked = Some((rank, position));
                 if ranked > last && (best.is_none() || ranked < best) {
                     best = ranked;
                 }
             }
-            let at = best.map_or(0, |(_, at)| at);
-            buffers.set(0, to + n * inner, buffers.get::<T>(0, first + at * step)?)?;
-            buffers.set(1, to + n * inner, at as i64)?;
+            let position = best.map_or(0, |(_, position)| position);
+            buffers.set(0, output + n * inner, buffers.get::<T>(0, first + position * step)?)?;
+            buffers.set(1, output + n * inner, position as i64)?;
             last = best;
         }
         Ok(())

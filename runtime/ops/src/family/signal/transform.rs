@@ -1,4 +1,5 @@
-//! Fourier transforms along lines of a tensor: reading, writing and threading.
+//! Fourier transforms along lines of a tensor (DFT, STFT): loading lines, transforming several at once, and storing
+//! spectra. The FFT itself is in `udo_simd`.
 
 use udo_api::{
     Element, Error, ExecError, FinalizeCx, Packed, PackedConstants, Parallel, Scratch, Sources,
@@ -39,8 +40,9 @@ impl TransformSpec {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a, T> {
     pub(crate) x: &'a [T],
-    /// Elements of a line, and their stride.
+    /// Elements of a line.
     pub(crate) len: usize,
+    /// Stride between elements of a line.
     pub(crate) step: usize,
     /// Number of lines that are interleaved in the output.
     pub(crate) inner: usize,
@@ -48,6 +50,7 @@ pub(crate) struct Line<'a, T> {
     pub(crate) window: Option<&'a [T]>,
 }
 
+/// The plan of an FFT: of complex values, or of real ones in half the time.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
     Complex(Fft),
@@ -87,8 +90,9 @@ pub(crate) struct Transform<T> {
     spec: TransformSpec,
     plan: Plan,
     table: Packed<T>,
+    /// Lines transformed at once: 1 or [`LANES`].
     lanes: usize,
-    /// Parts processed concurrently.
+    /// Parts of the output processed concurrently.
     parts: usize,
 }
 
@@ -109,6 +113,7 @@ impl<T: Lane + Element> Transform<T> {
         Ok(Self { spec, plan, table, lanes, parts: cx.threads().min(count).max(1) })
     }
 
+    /// Returns the scratch elements of a part: data and scratch memory of the FFT.
     fn part_len(&self) -> usize {
         2 * self.plan.memory_len(self.lanes)
     }
@@ -129,17 +134,18 @@ impl<T: Lane + Element> Transform<T> {
         let memory = scratch.take::<T>(self.parts * self.part_len())?;
         let block = self.spec.len_out() * self.spec.parts_out() * line.inner;
         let blocks = y.len() / block.max(1);
-        let mut each = blocks.div_ceil(self.parts);
+        let mut part_blocks = blocks.div_ceil(self.parts);
         if line.inner == 1 {
-            each = each.next_multiple_of(self.lanes).min(blocks);
+            part_blocks = part_blocks.next_multiple_of(self.lanes).min(blocks);
         }
-        parallel.chunks_mut_with(y, each * block, memory, self.part_len(), |part, y, memory| {
-            let first = part * each * line.inner;
+        let chunk_len = part_blocks * block;
+        parallel.chunks_mut_with(y, chunk_len, memory, self.part_len(), |part, y, memory| {
+            let first = part * part_blocks * line.inner;
             let count = y.len() / block * line.inner;
-            for at in (0..count).step_by(self.lanes) {
-                let group = Group { transform: self, line: &line, table, first: at };
-                let lanes = self.lanes.min(count - at);
-                let start = |lane| start(first + at + lane);
+            for first_of_group in (0..count).step_by(self.lanes) {
+                let group = Group { transform: self, line: &line, table, first: first_of_group };
+                let lanes = self.lanes.min(count - first_of_group);
+                let start = |lane| start(first + first_of_group + lane);
                 if self.lanes == 1 {
                     group.run::<1>(lanes, start, memory, y);
                 } else {
@@ -151,6 +157,7 @@ impl<T: Lane + Element> Transform<T> {
     }
 }
 
+/// Fills the table of roots. The recipe (the integers that determine a packed constant) is length and kind.
 fn fill_table<T: Lane>(recipe: &[u64], _: &Sources<'_>, table: &mut [T]) -> Result<(), Error> {
     let plan = match *recipe {
         [len, is_real] => usize::try_from(len).ok().and_then(|len| Plan::new(len, is_real == 1)),
@@ -189,9 +196,9 @@ impl<T: Lane + Element> Group<'_, T> {
         let (len_out, parts) = (spec.len_out(), spec.parts_out());
         let inner = self.line.inner;
         for lane in 0..lanes {
-            let at = self.first + lane;
-            let to = &mut y[(at / inner * len_out * inner + at % inner) * parts..];
-            self.store::<L>(lane, data, to);
+            let line = self.first + lane;
+            let first_element = line / inner * len_out * inner + line % inner;
+            self.store::<L>(lane, data, &mut y[first_element * parts..]);
         }
     }
 
@@ -201,11 +208,13 @@ impl<T: Lane + Element> Group<'_, T> {
         if k >= len || window.is_some_and(|window| k >= window.len()) {
             return [T::default(); 2];
         }
-        let at = start + k * step;
-        let parts = [x[at], if self.transform.spec.parts == 2 { x[at + 1] } else { T::default() }];
+        let index = start + k * step;
+        let is_complex = self.transform.spec.parts == 2;
+        let parts = [x[index], if is_complex { x[index + 1] } else { T::default() }];
         window.map_or(parts, |window| parts.map(|x| x * window[k]))
     }
 
+    /// Loads a line into a lane of `data`.
     fn load<const L: usize>(&self, lane: usize, start: usize, data: &mut [T]) {
         let Transform { spec, plan, .. } = self.transform;
         let data = data.as_chunks_mut::<L>().0;
@@ -215,9 +224,9 @@ impl<T: Lane + Element> Group<'_, T> {
         {
             // A real line of even length is transformed as half as many complex values: even elements are real parts
             // and odd ones imaginary parts, which is their order in memory.
-            let known = self.line.len.min(len).min(self.line.window.map_or(len, <[T]>::len));
-            let x = self.line.x[start..].iter().step_by(self.line.step).take(known);
-            let (input_part, rest) = data[..len].split_at_mut(known);
+            let available = self.line.len.min(len).min(self.line.window.map_or(len, <[T]>::len));
+            let x = self.line.x[start..].iter().step_by(self.line.step).take(available);
+            let (input_part, rest) = data[..len].split_at_mut(available);
             match self.line.window {
                 Some(window) => {
                     let multiply = |((to, &x), &w): ((&mut [T; L], &T), &T)| to[lane] = x * w;
@@ -246,6 +255,7 @@ impl<T: Lane + Element> Group<'_, T> {
         }
     }
 
+    /// Stores the result in a lane of `data`; elements of `y` are interleaved with those of other lines.
     fn store<const L: usize>(&self, lane: usize, data: &[T], y: &mut [T]) {
         let Transform { spec, plan, .. } = self.transform;
         let data = data.as_chunks::<L>().0.as_chunks::<2>().0;
@@ -257,16 +267,17 @@ impl<T: Lane + Element> Group<'_, T> {
             }
             return;
         }
-        let whole = match plan {
+        // A real transform computes half of the spectrum; the other half is its complex conjugate.
+        let computed = match plan {
             Plan::Complex(_) => spec.len_out(),
             Plan::Real(fft) => fft.bins().min(spec.len_out()),
         };
-        for (y, x) in y.chunks_mut(step).zip(&data[..whole]) {
+        for (y, x) in y.chunks_mut(step).zip(&data[..computed]) {
             let [re, im] = [x[0][lane], x[1][lane]];
             let parts = if spec.is_inverse { [im * scale, re * scale] } else { [re, im] };
             y[..2].copy_from_slice(&parts);
         }
-        for k in whole..spec.len_out() {
+        for k in computed..spec.len_out() {
             let [re, im] = data[spec.len - k];
             y[k * step..][..2].copy_from_slice(&[re[lane], T::default() - im[lane]]);
         }

@@ -1,5 +1,5 @@
 //! Products of values of up to 16 bits with 8-bit right sides, as one 8-bit product per plane of bytes (see
-//! `byte_planes.rs`), and operators with this kernel and the 8-bit one.
+//! `byte_planes.rs`). It also defines the operators that have both this kernel and the 8-bit one.
 
 use std::marker::PhantomData;
 
@@ -16,24 +16,28 @@ use crate::family::elementwise::Broadcast;
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::fixed_point;
 
-/// Defines the operator `O` with 8- or 16-bit left sides. The 8-bit kernel is listed first, so that this kernel only
-/// gets nodes with 16-bit values.
+/// Defines the operator `O` with 8- or 16-bit left sides. The host runs the first kernel that accepts a node. The 8-bit
+/// kernel is listed first, so this kernel only runs nodes with 16-bit values.
 pub(crate) const fn quantized_products<O: IntegerProducts>() -> Def {
     Def::new::<O>(WideKernel::<O>::QUANTIZED)
 }
 
-/// Does the same for operators whose output may be float or i32.
+/// Defines the operator `O` with 8- or 16-bit left sides, whose output may also be float or i32.
 pub(crate) const fn quantized_or_plain_products<O: IntegerProducts>() -> Def {
     Def::new::<O>(WideKernel::<O>::ALL)
 }
 
+/// Kernel of the operator `O` for 16-bit values.
 struct WideKernel<O> {
     product: IntegerProduct,
+    /// The batches of left and right sides.
     batch: Broadcast,
     planes: BytePlanes,
     /// Packed right sides; `None` if they are not constant.
     packed: Option<Packed<i8>>,
+    /// Scales and zero points.
     numbers: Numbers,
+    /// Gemm's factor of the product; else 1.
     alpha: f32,
     has_addend: bool,
     marker: PhantomData<fn() -> O>,
@@ -73,22 +77,22 @@ impl<O: IntegerProducts> WideKernel<O> {
         if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] }
     }
 
-    /// Returns right side `at`, packed; in `own` if it is not constant.
+    /// Returns right side `index`, packed. Packs it into `packed_in_run` if it is not constant.
     fn right<'a>(
         &self,
         inputs: &Inputs<'_>,
         packed: &PackedConstants<'a>,
-        at: usize,
-        [signed, own]: [&'a mut [i8]; 2],
+        index: usize,
+        [signed, packed_in_run]: [&'a mut [i8]; 2],
     ) -> Result<&'a [i8], ExecError> {
         let IntegerProduct { depth, cols, .. } = self.product;
         if let Some(constant) = self.packed {
             let len = self.product.packed_len();
-            return Ok(&packed.get(constant)?[at * len..][..len]);
+            return Ok(&packed.get(constant)?[index * len..][..len]);
         }
         let (b, flip) = bits(inputs, O::PORTS.b)?;
-        self.product.pack(&b[at * depth * cols..][..depth * cols], flip, signed, own);
-        Ok(own)
+        self.product.pack(&b[index * depth * cols..][..depth * cols], flip, signed, packed_in_run);
+        Ok(packed_in_run)
     }
 
     /// Returns the zero points of right sides: empty if all are 0, one, or one per column.
@@ -99,8 +103,8 @@ impl<O: IntegerProducts> WideKernel<O> {
     ) -> Result<&'a [i8], ExecError> {
         let zeros = scratch.take::<i8>(self.product.cols.max(1))?;
         let zeros = if inputs.has(O::PORTS.b_zero) {
-            let (from, flip) = bits(inputs, O::PORTS.b_zero)?;
-            make_signed(from, flip, zeros);
+            let (bytes, flip) = bits(inputs, O::PORTS.b_zero)?;
+            make_signed(bytes, flip, zeros);
             &zeros[..self.numbers.b_zero.count]
         } else {
             zeros[0] = bits(inputs, O::PORTS.b)?.1.cast_signed();
@@ -139,8 +143,8 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         if sizes.rights == 1 {
             // All left sides share the right side, so they form one tall matrix.
             sizes.rows *= sizes.batch.len();
-            let one = Broadcast::new(&[], &[]);
-            sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
+            let single = Broadcast::new(&[], &[]);
+            sizes.batch = single.ok_or_else(|| Error::new("scalars broadcast"))?;
         }
         let Sizes { batch, rows, depth, cols, rights, transposed, .. } = sizes;
         if transposed[0] || sizes.addend[0] != 0 || sizes.addend[1] == 1 && cols != 1 {
@@ -179,7 +183,8 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         let b_zeros = self.right_zeros(&inputs, &mut scratch)?;
         let scales = self.scales(&inputs, &mut scratch)?;
         let [signed_len, packed_len] = self.packing_lens();
-        let (signed, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
+        let (signed, packed_in_run) =
+            (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
         let bytes = scratch.take::<u8>(self.planes.scratch_len())?;
         let high = scratch.take::<i32>(self.high_len())?;
         let low = scratch.take::<i32>(self.sums_len())?;
@@ -187,7 +192,8 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         if rows * cols > 0 {
             let planes = self.planes.take_apart(&inputs, [a, a_zero], parallel, bytes)?;
             for (matrix, [a_at, b_at]) in self.batch.positions().enumerate() {
-                let packed = self.right(&inputs, &packed, b_at, [&mut *signed, &mut *own])?;
+                let packed =
+                    self.right(&inputs, &packed, b_at, [&mut *signed, &mut *packed_in_run])?;
                 for ((a, zero), sums) in [(planes.high, &mut *high), (planes.low, &mut *low)] {
                     let Some(sums) = sums.get_mut(matrix * rows * cols..) else { continue };
                     let Some(sums) = sums.get_mut(..rows * cols) else { continue };
