@@ -5,7 +5,7 @@
 //! is the index of an input pixel within one image, row-major over the spatial axes, or [`PADDING`]. A table is the
 //! same for all images of a batch, all groups and all element types, and is computed once.
 //!
-//! [`Phase`] has the tables of transposed convolutions.
+//! `Phase` has the tables of transposed convolutions.
 
 /// The entry of a tap in the padding; a kernel reads its row of zeros instead.
 pub const PADDING: u32 = u32::MAX;
