@@ -59,7 +59,7 @@ impl Product<'_, u8> {
                 // SAFETY: the rows and columns of the block are within the product, whose values
                 // and weights are inside their slices.
                 unsafe {
-                    self.panel(block, &row_sums, output, output_start + row * stride, stride)
+                    self.panel(block, &row_sums, output, output_start + row * stride, stride);
                 };
                 vector += vectors;
                 vectors_left -= vectors;

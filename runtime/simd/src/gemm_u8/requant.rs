@@ -101,7 +101,7 @@ fn broadcast<T: Copy, U: Copy>(to: &mut [U], source: &[T], first: usize, convert
         [] => {}
         [value] => to.fill(convert(*value)),
         values => {
-            to.iter_mut().zip(&values[first..]).for_each(|(to, &source)| *to = convert(source))
+            to.iter_mut().zip(&values[first..]).for_each(|(to, &source)| *to = convert(source));
         }
     }
 }

@@ -96,31 +96,31 @@ fn requantize_block<Q: Quantized>(
 struct Blocks<'a, T> {
     blocks: &'a [[T; BLOCK]],
     tail: &'a [T],
-    default_block: [T; BLOCK],
+    default: [T; BLOCK],
 }
 
 impl<'a, T: Copy + Default> Blocks<'a, T> {
     #[inline(always)]
     fn new(values: &'a [T]) -> Self {
         match *values {
-            [] => Self { blocks: &[], tail: &[], default_block: [T::default(); BLOCK] },
-            [value] => Self { blocks: &[], tail: &[], default_block: [value; BLOCK] },
+            [] => Self { blocks: &[], tail: &[], default: [T::default(); BLOCK] },
+            [value] => Self { blocks: &[], tail: &[], default: [value; BLOCK] },
             _ => {
                 let (blocks, tail) = values.as_chunks();
-                Self { blocks, tail, default_block: [T::default(); BLOCK] }
+                Self { blocks, tail, default: [T::default(); BLOCK] }
             }
         }
     }
 
     #[inline(always)]
     fn block(&self, block: usize) -> &[T; BLOCK] {
-        self.blocks.get(block).unwrap_or(&self.default_block)
+        self.blocks.get(block).unwrap_or(&self.default)
     }
 
     /// Returns the elements after the last whole block.
     #[inline(always)]
     fn last_block(&self) -> [T; BLOCK] {
-        let mut block = self.default_block;
+        let mut block = self.default;
         block.iter_mut().zip(self.tail).for_each(|(to, &values)| *to = values);
         block
     }
