@@ -56,8 +56,12 @@ impl<Q: Quantized> SimdOp for Requantize<'_, Q> {
     #[inline(always)]
     fn run<S: Vector>(self, _: S) {
         let Self { sums: ByteSums { high, low, bias, scales }, zero_point, y } = self;
-        let (high, low, bias, scales) =
-            (Blocks::new(high), Blocks::new(low), Blocks::new(bias), Blocks::new(scales));
+        let (high, low, bias, scales) = (
+            BlockedSlice::new(high),
+            BlockedSlice::new(low),
+            BlockedSlice::new(bias),
+            BlockedSlice::new(scales),
+        );
         let (blocks, tail) = y.as_chunks_mut::<BLOCK>();
         for (index, y) in blocks.iter_mut().enumerate() {
             let addends = [high.block(index), low.block(index), bias.block(index)];
@@ -93,13 +97,13 @@ fn requantize_block<Q: Quantized>(
 
 /// A slice in blocks of `BLOCK` elements. An empty slice stands for zeros, and a single element for any number of
 /// elements.
-struct Blocks<'a, T> {
+struct BlockedSlice<'a, T> {
     blocks: &'a [[T; BLOCK]],
     tail: &'a [T],
     default: [T; BLOCK],
 }
 
-impl<'a, T: Copy + Default> Blocks<'a, T> {
+impl<'a, T: Copy + Default> BlockedSlice<'a, T> {
     #[inline(always)]
     fn new(values: &'a [T]) -> Self {
         match *values {
