@@ -6,7 +6,7 @@
 //! reads a row of padding from the caller, which for ONNX holds the input's zero point.
 //!
 //! Every table entry is checked, so that no table reads outside the input. A caller with several threads gives each
-//! some rows of the table, and the output pixels that belong to them.
+//! thread some rows of the table, and the output pixels that belong to them.
 //!
 //! A 1x1 kernel with stride 1 and without padding needs no table: use `gemm_u8` with the same packed weights, since
 //! those of one tap and one group are packed like the matrix `[channels, outputs]`. Depthwise convolution gives correct
@@ -19,7 +19,7 @@
 //! [`Shape::run`] reads them as one. The first layer of ResNet-50 then takes 42 groups per pixel instead of 49, and
 //! less than half the time including the copy.
 
-// Fenced memory needs Linux.
+// The tests' memory with protected pages needs Linux.
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;
@@ -43,8 +43,8 @@ pub struct Shape {
     pub outputs: usize,
     /// Taps of the kernel, over all axes.
     pub taps: usize,
-    /// Number of taps along the last axis that are read as one run, which the table names by the first of them: 1, or a
-    /// divisor of `taps` if there is one group and the channels of those taps are contiguous.
+    /// Number of taps along the last axis that are read as one run; the table has an entry for the first tap of each
+    /// run. It is 1, or a divisor of `taps` if there is one group and the channels of these taps are contiguous.
     pub run: usize,
 }
 
@@ -55,6 +55,7 @@ impl Shape {
         (whole && (self.run == 1 || self.groups == 1)).then(|| self.taps / self.run)
     }
 
+    /// Returns the depth of the product: a run counts as one tap.
     fn depth(&self) -> Option<Depth> {
         Some(Depth { taps: self.columns()?, channels: self.channels.checked_mul(self.run)? })
     }
@@ -83,10 +84,10 @@ pub fn pack(weights: &[i8], shape: &Shape, to: &mut [i8]) -> bool {
         return false;
     }
     for (group, to) in to.chunks_exact_mut((packed_len / groups.max(1)).max(1)).enumerate() {
-        pack_panels(depth, outputs, to, |output, column, place| {
-            let (within, channel) = (place / channels, place % channels);
+        pack_panels(depth, outputs, to, |output, column, depth_index| {
+            let (tap_of_run, channel) = (depth_index / channels, depth_index % channels);
             let filter = (group * outputs + output) * channels + channel;
-            weights[filter * taps + column * run + within]
+            weights[filter * taps + column * run + tap_of_run]
         });
     }
     true
@@ -99,7 +100,7 @@ pub struct Weights<'a> {
     pub shape: Shape,
     /// [`Shape::packed_len`] elements; fastest if aligned to 64 bytes.
     pub packed: &'a [i8],
-    /// Zero points: empty if all are 0, one for all outputs, or one each.
+    /// Zero points: empty if all are 0, one for all outputs, or one per output.
     pub zero_points: &'a [i8],
 }
 
@@ -144,7 +145,7 @@ pub enum ConvError {
     Table,
     /// A tap is outside the image, and the row of padding is too short.
     Padding,
-    /// Scales, zero points or biases are neither one for all outputs nor one each.
+    /// Scales, zero points or biases are neither one for all outputs nor one per output.
     Columns,
     /// The output is too short, or its pixels overlap.
     Output,
@@ -249,7 +250,7 @@ fn conv_u16_by(
     Ok(())
 }
 
-/// Checked arguments.
+/// The sizes of a convolution whose arguments have been checked.
 #[derive(Clone, Copy)]
 struct Checked {
     depth: Depth,
@@ -298,6 +299,7 @@ impl Checked {
     }
 }
 
+/// Checks the arguments of a convolution.
 #[expect(clippy::too_many_arguments, reason = "those of `conv_by`")]
 fn check<T>(
     kernels: &'static MicroKernels,
@@ -330,24 +332,25 @@ fn check<T>(
     }
     // The channels of a pixel, or of a run of pixels.
     let width = shape.groups.checked_mul(depth.channels).ok_or(ConvError::Weights)?;
-    let before = (batch.count - 1).checked_mul(batch.input).ok_or(ConvError::Table)?;
-    let limit = input.data.len().checked_sub(before).and_then(|len| len.checked_sub(width));
-    let pixels =
-        limit.map_or(0, |limit| limit.checked_div(input.stride).map_or(usize::MAX, |n| n + 1));
-    let (inside, has_padding) = kernels.reach(table);
-    if usize::try_from(inside).is_ok_and(|inside| inside > pixels) {
+    let previous_images = (batch.count - 1).checked_mul(batch.input).ok_or(ConvError::Table)?;
+    let last_start =
+        input.data.len().checked_sub(previous_images).and_then(|len| len.checked_sub(width));
+    let pixels = last_start
+        .map_or(0, |last_start| last_start.checked_div(input.stride).map_or(usize::MAX, |n| n + 1));
+    let (end, has_padding) = kernels.reach(table);
+    if usize::try_from(end).is_ok_and(|end| end > pixels) {
         return Err(ConvError::Table);
     }
     let padding_len = shape.padding_len().unwrap_or(usize::MAX);
     if has_padding && input.padding.len() < padding_len {
         return Err(ConvError::Padding);
     }
-    let image = (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(n));
-    let image = image.ok_or(ConvError::Output)?;
-    let before = (batch.count - 1).checked_mul(batch.output).ok_or(ConvError::Output)?;
-    let limit = output.len().checked_sub(before).ok_or(ConvError::Output)?;
-    let is_separate = batch.count == 1 || batch.output >= image;
-    if is_separate && holds(limit, rows, stride, n) {
+    let image_len = (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(n));
+    let image_len = image_len.ok_or(ConvError::Output)?;
+    let previous_images = (batch.count - 1).checked_mul(batch.output).ok_or(ConvError::Output)?;
+    let last_start = output.len().checked_sub(previous_images).ok_or(ConvError::Output)?;
+    let is_separate = batch.count == 1 || batch.output >= image_len;
+    if is_separate && holds(last_start, rows, stride, n) {
         Ok(Checked { depth, rows })
     } else {
         Err(ConvError::Output)

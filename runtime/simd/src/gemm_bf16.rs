@@ -1,9 +1,9 @@
 //! Matrix products with factors rounded to bf16 and sums in `f32`: `C = epilogue(A x B)`.
 //!
-//! AVX512-BF16 adds the products of two neighbours along the depth to each sum. A 32-bit word of packed `B` therefore
-//! holds two rows of a column, and a word of `A` two columns of a row. With words as elements, this is a product of
-//! half the depth with the panels and tiles of [`crate::gemm_f32`]. `B` is rounded when it is packed, `A` block by
-//! block on the stack, where gathered rows become contiguous as well.
+//! An AVX512-BF16 instruction adds the products of two neighbours along the depth to each sum. A 32-bit word of packed
+//! `B` therefore holds two rows of a column, and a word of `A` two columns of a row. With words as elements, this is a
+//! product of half the depth with the panels and tiles of [`crate::gemm_f32`]. `B` is rounded when it is packed. `A` is
+//! rounded block by block into memory on the stack, where gathered rows become contiguous as well.
 //!
 //! # Accuracy
 //!
@@ -22,12 +22,12 @@ mod tests;
 
 /// Words of the block of `A` on the stack: 64 KiB.
 const WORDS: usize = 1 << 14;
-/// The same for few rows, to zero less memory.
+/// Words of the block for products with few rows, which would spend too much time on zeroing a larger one.
 const FEW_WORDS: usize = 1 << 10;
 /// The most words per row of a block.
 const MAX_DEPTH: usize = 256;
 
-/// Whether the machine has bf16 products, and the instruction set in use permits them.
+/// Returns whether the machine has bf16 products, and the instruction set in use permits them.
 pub fn is_available() -> bool {
     bf16_kernels().is_some()
 }
@@ -73,11 +73,11 @@ pub fn packed_len(k: usize, n: usize) -> usize {
 ///
 /// Panics like [`packed_len`], and if `b` or `out` is too short.
 pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
-    let place = |row: usize, col: usize| match layout {
+    let index = |row: usize, col: usize| match layout {
         Layout::Rows => row * ldb + col,
         Layout::Transposed => col * ldb + row,
     };
-    pack(k, n, |row, col| b[place(row, col)].number(), out);
+    pack(k, n, |row, col| b[index(row, col)].number(), out);
 }
 
 /// Packs a matrix whose elements `get` returns by row and column.
@@ -140,26 +140,26 @@ impl Product<'_> {
     fn run<const WORDS: usize>(&self, m: usize, c: &mut [f32]) {
         let Self { a, k, depth, packed, n, ldc, epilogue } = *self;
         let (kernels, words) = (kernels(), k.div_ceil(2));
-        let most = (WORDS / depth.max(1)).max(1);
+        let max_height = (WORDS / depth.max(1)).max(1);
         // Blocks of equal height, with few partial tiles.
-        let height = m.div_ceil(m.div_ceil(most).max(1)).next_multiple_of(8).min(most);
+        let height = m.div_ceil(m.div_ceil(max_height).max(1)).next_multiple_of(8).min(max_height);
         let mut block = [0u32; WORDS];
         for first in (0..m).step_by(height.max(1)) {
             let rows = height.min(m - first);
             let c = &mut c[first * ldc..];
             let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
             let epilogue = Epilogue { residual, ..*epilogue };
-            let mut from = 0;
+            let mut start = 0;
             loop {
-                let range = from..words.min(from + depth);
+                let range = start..words.min(start + depth);
                 let block = &mut block[..rows * range.len()];
-                for (row, to) in block.chunks_exact_mut(range.len().max(1)).enumerate() {
-                    a.round(first + row, 2 * range.start..k.min(2 * range.end), to);
+                for (row, row_words) in block.chunks_exact_mut(range.len().max(1)).enumerate() {
+                    a.round(first + row, 2 * range.start..k.min(2 * range.end), row_words);
                 }
-                from = range.end;
+                start = range.end;
                 let a = as_words(block);
                 kernels.gemm_part(a, range, rows, words, packed, n, c, ldc, &epilogue);
-                if from >= words {
+                if start >= words {
                     break;
                 }
             }
@@ -167,6 +167,7 @@ impl Product<'_> {
     }
 }
 
+/// Returns the micro-kernels; panics if the machine has none.
 fn kernels() -> &'static MicroKernels {
     let kernels = bf16_kernels();
     assert!(kernels.is_some(), "this machine has no products of bf16");
@@ -181,74 +182,76 @@ fn as_words(words: &[u32]) -> &[f32] {
 
 impl Rows<'_> {
     /// Rounds the elements of a row in a range of depth, two per word. An odd last element is paired with zero.
-    fn round(&self, row: usize, depth: Range<usize>, to: &mut [u32]) {
+    fn round(&self, row: usize, depth: Range<usize>, words: &mut [u32]) {
         match *self {
             Self::Strided { a, lda } => {
-                let mut to = HalfWords { to, len: 0 };
-                to.push(&a[row * lda..][depth.clone()]);
-                to.end();
+                let mut words = HalfWords { to: words, len: 0 };
+                words.push(&a[row * lda..][depth.clone()]);
+                words.end();
             }
             Self::Gathered { a, lda, table, taps, channels: (first, count) } => {
                 let entries = &table[row * taps..][..taps];
-                let mut to = HalfWords { to, len: 0 };
-                let mut at = depth.start;
-                while at < depth.end {
-                    let (tap, channel) = (at / count, at % count);
-                    let len = (count - channel).min(depth.end - at);
+                let mut words = HalfWords { to: words, len: 0 };
+                let mut depth_index = depth.start;
+                while depth_index < depth.end {
+                    let (tap, channel) = (depth_index / count, depth_index % count);
+                    let len = (count - channel).min(depth.end - depth_index);
                     let start = (entries[tap] as usize).checked_mul(lda);
                     let pixel = start.and_then(|start| a.get(start..)?.get(first + channel..));
                     match pixel.and_then(|pixel| pixel.get(..len)) {
-                        Some(pixel) => to.push(pixel),
-                        None => to.push_zeros(len),
+                        Some(pixel) => words.push(pixel),
+                        None => words.push_zeros(len),
                     }
-                    at += len;
+                    depth_index += len;
                 }
-                to.end();
+                words.end();
             }
         }
     }
 }
 
-/// The 16-bit values of words, written in order.
+/// A writer of the 16-bit halves of words, in order.
 struct HalfWords<'a> {
     to: &'a mut [u32],
     len: usize,
 }
 
 impl HalfWords<'_> {
-    /// Returns the remaining values.
-    fn rest(&mut self) -> &mut [u16] {
-        // SAFETY: each word of `to` is two 16-bit values, which any bits are a value of, and needs no smaller
-        // alignment.
+    /// Returns the halves that are not written yet.
+    fn unwritten(&mut self) -> &mut [u16] {
+        // SAFETY: each word of `to` is two 16-bit values. Any bits are valid, and words have a larger alignment.
         let rounded_pair = unsafe {
             std::slice::from_raw_parts_mut(self.to.as_mut_ptr().cast::<u16>(), self.to.len() * 2)
         };
         &mut rounded_pair[self.len..]
     }
 
-    fn push(&mut self, from: &[f32]) {
-        round(from, &mut self.rest()[..from.len()]);
-        self.len += from.len();
+    fn push(&mut self, values: &[f32]) {
+        round(values, &mut self.unwritten()[..values.len()]);
+        self.len += values.len();
     }
 
     fn push_zeros(&mut self, count: usize) {
-        self.rest()[..count].fill(0);
+        self.unwritten()[..count].fill(0);
         self.len += count;
     }
 
     fn end(mut self) {
-        self.rest().fill(0);
+        self.unwritten().fill(0);
     }
 }
 
-/// Rounds as many elements as both slices have.
-fn round(from: &[f32], to: &mut [u16]) {
+/// Rounds the common length of both slices.
+fn round(values: &[f32], rounded_values: &mut [u16]) {
     #[cfg(target_arch = "x86_64")]
     if is_available() {
         // SAFETY: `is_available` found that the machine has AVX512-BF16.
-        return unsafe { avx512::round(from, to) };
+        return unsafe { avx512::round(values, rounded_values) };
     }
-    to.iter_mut().zip(from).for_each(|(to, &x)| *to = rounded(x));
+    rounded_values
+        .iter_mut()
+        .zip(values)
+        .for_each(|(rounded_values, &x)| *rounded_values = rounded(x));
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -264,37 +267,37 @@ mod avx512 {
     const STEP: usize = 32;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    pub(super) fn round(from: &[f32], to: &mut [u16]) {
-        let len = from.len().min(to.len());
-        let (pieces, rest) = from[..len].as_chunks::<STEP>();
-        let (targets, target) = to[..len].as_chunks_mut::<STEP>();
-        for (from, to) in pieces.iter().zip(targets) {
-            let second = from[STEP / 2..].as_ptr();
-            // SAFETY: `from` has 32 elements, and this reads the first 16.
-            let low = unsafe { _mm512_loadu_ps(from.as_ptr()) };
-            // SAFETY: `second` points to the last 16 of the 32 elements of `from`.
-            let high = unsafe { _mm512_loadu_ps(second) };
-            let both = rounded_pair(low, high);
-            // SAFETY: `to` has 32 values.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), both) };
+    pub(super) fn round(values: &[f32], outputs: &mut [u16]) {
+        let len = values.len().min(outputs.len());
+        let (chunks, tail) = values[..len].as_chunks::<STEP>();
+        let (output_chunks, output_tail) = outputs[..len].as_chunks_mut::<STEP>();
+        for (values, outputs) in chunks.iter().zip(output_chunks) {
+            let upper_half = values[STEP / 2..].as_ptr();
+            // SAFETY: `values` has 32 elements, and this reads the first 16.
+            let low = unsafe { _mm512_loadu_ps(values.as_ptr()) };
+            // SAFETY: `upper_half` points to the last 16 of the 32 elements of `values`.
+            let high = unsafe { _mm512_loadu_ps(upper_half) };
+            let pair = rounded_pair(low, high);
+            // SAFETY: `outputs` has 32 values.
+            unsafe { _mm512_storeu_si512(outputs.as_mut_ptr().cast(), pair) };
         }
-        let mask = (1u32 << rest.len()) - 1;
-        let second = rest.as_ptr().wrapping_add(STEP / 2);
-        // SAFETY: lanes outside the mask are not read, and `rest` has the others.
-        let low = unsafe { _mm512_maskz_loadu_ps(mask as u16, rest.as_ptr()) };
-        // SAFETY: lanes outside the mask are not read, and `rest` has the others from its 17th element on.
-        let high = unsafe { _mm512_maskz_loadu_ps((mask >> 16) as u16, second) };
-        let both = rounded_pair(low, high);
-        // SAFETY: lanes outside the mask are not written, and `target` is as long as `rest`.
-        unsafe { _mm512_mask_storeu_epi16(target.as_mut_ptr().cast(), mask, both) };
+        let mask = (1u32 << tail.len()) - 1;
+        let upper_half = tail.as_ptr().wrapping_add(STEP / 2);
+        // SAFETY: lanes outside the mask are not read, and `tail` has the others.
+        let low = unsafe { _mm512_maskz_loadu_ps(mask as u16, tail.as_ptr()) };
+        // SAFETY: lanes outside the mask are not read, and `tail` has the others from its 17th element on.
+        let high = unsafe { _mm512_maskz_loadu_ps((mask >> 16) as u16, upper_half) };
+        let pair = rounded_pair(low, high);
+        // SAFETY: lanes outside the mask are not written, and `output_tail` is as long as `tail`.
+        unsafe { _mm512_mask_storeu_epi16(output_tail.as_mut_ptr().cast(), mask, pair) };
     }
 
     /// Rounds the elements of two vectors.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bf16")]
     fn rounded_pair(low: __m512, high: __m512) -> __m512i {
-        let both = _mm512_cvtne2ps_pbh(high, low);
+        let pair = _mm512_cvtne2ps_pbh(high, low);
         // SAFETY: both types are 512 bits, for which any bits are valid.
-        unsafe { std::mem::transmute::<__m512bh, __m512i>(both) }
+        unsafe { std::mem::transmute::<__m512bh, __m512i>(pair) }
     }
 }

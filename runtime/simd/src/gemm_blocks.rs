@@ -1,5 +1,5 @@
-//! Products of `f32` with 4- or 8-bit block-quantized right sides: `C = A B'`. Each block along the depth of a column
-//! has its own scale and zero point, as in large language models.
+//! Products of `f32` with block-quantized right sides of 4 or 8 bits: `C = A B`. A block is a number of values along
+//! the depth of a column of `B`. Each block has its own scale and zero point, as in large language models.
 //!
 //! For few rows of `A`, values are dequantized in registers as they are read, so that only the quantized matrix comes
 //! from memory. For more rows, callers dequantize some columns with [`dequantize_columns`] and use
@@ -29,7 +29,7 @@ pub enum Width {
 pub enum Zeros<'a> {
     /// The same for all blocks.
     Same(f32),
-    /// Quantized like the values; each column starts at a byte.
+    /// Quantized values of the width of `B`'s values; each column starts at a byte.
     Quantized(&'a [u8]),
     /// Floating-point zero points.
     Floats(&'a [f32]),
@@ -89,22 +89,23 @@ impl<'a> Blocks<'a> {
         self.block.saturating_mul(self.count)
     }
 
-    /// Returns `[scale, -zero_point * scale]` of a block.
+    /// Returns `[scale, -zero_point * scale]` of a block: a value is dequantized as `value * scale - zero_point *
+    /// scale`.
     #[inline(always)]
-    fn ends(&self, column: usize, block: usize) -> [f32; 2] {
-        let at = column * self.count + block;
+    fn scale_and_offset(&self, column: usize, block: usize) -> [f32; 2] {
+        let index = column * self.count + block;
         let zero = match self.zeros {
             Zeros::Same(zero) => zero,
-            Zeros::Floats(zeros) => zeros[at],
+            Zeros::Floats(zeros) => zeros[index],
             Zeros::Quantized(zeros) => match self.width {
-                Width::Eight => f32::from(zeros[at]),
+                Width::Eight => f32::from(zeros[index]),
                 Width::Four => {
                     let byte = zeros[column * self.count.div_ceil(2) + block / 2];
                     f32::from(byte >> (block % 2 * 4) & 15)
                 }
             },
         };
-        let scale = self.scales[at];
+        let scale = self.scales[index];
         [scale, -zero * scale]
     }
 
@@ -116,7 +117,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Whether [`arrange`] would leave rows of `depth` elements unchanged.
+/// Returns whether [`arrange`] would leave rows of `depth` elements unchanged.
 pub fn is_arranged(b: &Blocks<'_>, depth: usize) -> bool {
     b.width == Width::Eight && depth == b.depth()
 }
@@ -141,7 +142,8 @@ pub fn arrange(b: &Blocks<'_>, depth: usize, x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// Computes some columns of the product for rows from [`arrange`]. Output rows have a stride of `ldc`.
+/// Computes a range of columns of the product, for rows in the order of [`arrange`]. Output rows have a stride of
+/// `ldc`.
 ///
 /// # Panics
 ///
@@ -162,7 +164,7 @@ fn multiply_on(
     dispatch(isa, Multiply { b, columns, a, y, ldc });
 }
 
-/// Dequantizes some columns in the order of [`arrange`]: a row of [`Blocks::depth`] elements for each.
+/// Dequantizes a range of columns, in the order of [`arrange`]: a row of [`Blocks::depth`] elements for each.
 ///
 /// # Panics
 ///

@@ -1,11 +1,12 @@
-//! Matrix products of quantized values with exact integer sums: a u8 or u16 left side, row by row in place, times a
-//! packed i8 right side, with sums finished in registers.
+//! Matrix products of quantized values with exact integer sums. The left side has u8 or u16 values, which are read in
+//! place; the right side has i8 values and is packed once. Sums are converted to the output's type in registers.
 //!
 //! With left values `a` of zero point `za`, and right values `b` of zero point `zb` per column, `sum[i][j] = bias[j] +
-//! Σ (a[i][k] - za) * (b[k][j] - zb[j])`, exact while it fits an i32, and modulo 2^32 if only the bias exceeds that.
-//! [`Output`] selects the form of the output. Every instruction set gives the same bits. Nothing allocates.
+//! Σ (a[i][k] - za) * (b[k][j] - zb[j])`. The sum is exact while it fits an i32, and modulo 2^32 if it exceeds that
+//! only because of the bias. [`Output`] selects the type of the output. Every instruction set gives the same bits.
+//! Nothing allocates.
 //!
-//! For unsigned weights, subtract 128 from values and zero points.
+//! For unsigned weights, callers subtract 128 from values and zero points.
 //!
 //! A caller with several threads divides the rows; to divide the columns, it packs each part separately.
 
@@ -13,7 +14,10 @@
     clippy::inline_always,
     reason = "plain code is compiled anew with each instruction set's features"
 )]
-#![expect(clippy::multiple_unsafe_ops_per_block, reason = "a place is computed where it is read")]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "an address and the access to it are one step"
+)]
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -26,7 +30,7 @@ mod pack;
 mod portable;
 mod product;
 mod requant;
-// Fenced memory needs Linux.
+// The tests' memory with protected pages needs Linux.
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;
@@ -71,16 +75,16 @@ pub struct Rhs<'a> {
     pub k: usize,
     /// Number of columns.
     pub n: usize,
-    /// Zero points: empty if all are 0, one for all columns, or one each.
+    /// Zero points: empty if all are 0, one for all columns, or one per column.
     pub zero_points: &'a [i8],
 }
 
-/// The form of the output, and its memory: rows of `n` elements, at a stride of `stride`.
+/// The type of the output, and its memory: rows of `n` elements, at a stride of `stride`.
 ///
-/// `scales` has one element for all columns, or one each.
+/// `scales` has one element for all columns, or one per column.
 #[derive(Debug)]
 pub enum Output<'a> {
-    /// The plain sums.
+    /// The sums.
     I32(&'a mut [i32]),
     /// `sum * scale + bias`, rounded twice; `bias` is empty, one for all, or one per column.
     F32 {
@@ -102,7 +106,7 @@ pub enum Output<'a> {
         /// The zero point.
         zero_point: u8,
     },
-    /// The same, signed; NaN gives -128.
+    /// Like `U8`, signed; NaN gives -128.
     I8 {
         /// The output memory.
         to: &'a mut [i8],
@@ -111,7 +115,7 @@ pub enum Output<'a> {
         /// The zero point.
         zero_point: i8,
     },
-    /// The same, 16 bits wide; NaN gives 0.
+    /// Like `U8`, with 16 bits; NaN gives 0.
     U16 {
         /// The output memory.
         to: &'a mut [u16],
@@ -141,7 +145,7 @@ pub enum GemmError {
     Lhs,
     /// The right side does not have the [`packed_len`] of its shape.
     Rhs,
-    /// Scales, zero points or biases are neither one for all columns nor one each.
+    /// Scales, zero points or biases are neither one for all columns nor one per column.
     Columns,
     /// The output is too short, or its rows overlap.
     Output,
@@ -165,9 +169,11 @@ impl std::error::Error for GemmError {}
 const LANES: usize = 16;
 /// The widest tile, in vectors.
 const MAX_VECTORS: usize = 4;
-/// Rows of the tallest tile, by its width in vectors less 1: 24 accumulators fit the registers.
+/// Rows of the tallest tile, by its width in vectors minus 1: 24 accumulators fit the registers.
 const MR: [usize; MAX_VECTORS] = [8, 8, 8, 6];
+/// The most rows of a tile.
 const MAX_MR: usize = 8;
+/// The most columns of a tile.
 const MAX_NR: usize = MAX_VECTORS * LANES;
 
 /// The sums of a row of a tile.
@@ -183,11 +189,11 @@ impl Accumulators {
     }
 }
 
-/// The operands of a kernel: `count` times `rows` rows of `taps` times `4 * groups + tail` values, and `vectors` times
-/// 16 columns.
+/// The operands of a kernel: `count` tiles below each other, each of `rows` rows and `vectors` times 16 columns. A row
+/// has `taps` taps of `4 * groups + tail` values.
 ///
-/// The values of a tap start at `a` plus the row times `stride`, or plus the tap's entry in `table` times `stride` if
-/// `table` is not null; a tap outside the image reads `padding`. All these values are readable, and `b` has 64 bytes
+/// The values of a tap start at `a` plus the row times `stride`; or, if `table` is not null, at `a` plus the tap's
+/// entry times `stride`. A tap outside the image reads `padding`. All these values are readable, and `b` has 64 bytes
 /// for each vector of each group, tails included.
 #[derive(Clone, Copy)]
 struct Tile {
@@ -214,7 +220,7 @@ struct Tile {
 enum Out {
     I32(*mut i32),
     F32(*mut f32, Activation),
-    /// With the zero point as an unsigned value, and the bits to invert afterwards.
+    /// Signed and unsigned bytes: with the zero point as an unsigned value, and the bits to invert afterwards.
     U8(*mut u8, i16, u8),
 }
 
@@ -236,21 +242,24 @@ pub(crate) struct MicroKernels {
     tiles: unsafe fn(&Tile, &Columns, Out, usize),
     /// Sums values.
     sum: unsafe fn(&[u8]) -> i32,
-    /// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
+    /// Returns the largest entry of a table plus 1, where [`PADDING`] entries count as 0, and whether there are such
+    /// entries.
     reach: unsafe fn(&[u32]) -> (u32, bool),
     /// Called by a thread before and after its tiles.
     configure: unsafe fn(),
     release: unsafe fn(),
-    /// Rows of the tallest tile, by its width in vectors less 1.
+    /// Rows of the tallest tile, by its width in vectors minus 1.
     mr: [usize; MAX_VECTORS],
     fallback: Option<Fallback>,
 }
 
-/// Kernels that are faster for up to this many rows, or groups of 4 along the depth.
+/// Other kernels that are faster for small products.
 struct Fallback {
+    /// The most rows of such a product.
     rows: usize,
+    /// The most groups of 4 along its depth, with any number of rows.
     groups: usize,
-    /// Groups along the depth if a table gathers the rows, which would have to be copied otherwise.
+    /// The most groups if a table gathers the rows. It is larger, because AMX must copy such rows.
     gathered: usize,
     kernels: &'static MicroKernels,
 }
@@ -259,8 +268,9 @@ impl MicroKernels {
     /// Returns the faster kernels for these rows and groups.
     fn pick(&'static self, rows: usize, groups: usize, is_gathered: bool) -> &'static Self {
         match &self.fallback {
-            Some(Fallback { rows: least, groups: few, gathered, kernels })
-                if rows <= *least || groups <= if is_gathered { *gathered } else { *few } =>
+            Some(Fallback { rows: max_rows, groups: max_groups, gathered, kernels })
+                if rows <= *max_rows
+                    || groups <= if is_gathered { *gathered } else { *max_groups } =>
             {
                 kernels
             }
@@ -268,7 +278,8 @@ impl MicroKernels {
         }
     }
 
-    /// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
+    /// Returns the largest entry of a table plus 1, where [`PADDING`] entries count as 0, and whether there are such
+    /// entries.
     pub(super) fn reach(&self, table: &[u32]) -> (u32, bool) {
         // SAFETY: `kernels` returns only kernels that this machine supports.
         unsafe { (self.reach)(table) }
@@ -280,7 +291,7 @@ impl MicroKernels {
     }
 }
 
-/// Configures a thread for its tiles until it is dropped.
+/// A guard that configures the thread for tiles, and releases it when dropped.
 struct Configured(&'static MicroKernels);
 
 impl Configured {
@@ -301,7 +312,7 @@ impl Drop for Configured {
     }
 }
 
-/// For kernels that need no configuration.
+/// Does nothing, for kernels that need no configuration.
 fn no_op() {}
 
 /// The AMX part of [`peak_ops8`](super::peak_ops8).
@@ -366,7 +377,7 @@ pub fn gemm_on(
     Ok(())
 }
 
-/// Checks the arguments, and returns the product of two matrices.
+/// Returns the product of two matrices, whose arguments have been checked.
 fn product<'a, T: Copy>(
     kernels: &'static MicroKernels,
     lhs: &Lhs<'a, T>,
@@ -387,6 +398,7 @@ fn product<'a, T: Copy>(
     }
 }
 
+/// Checks the arguments of a product.
 fn check<T>(
     lhs: &Lhs<'_, T>,
     rhs: &Rhs<'_>,
@@ -441,10 +453,10 @@ impl Output<'_> {
         }
     }
 
-    /// Whether all parameters for `n` columns are one for all or one each.
+    /// Returns whether all parameters of `n` columns have one element for all columns or one per column.
     pub(super) fn fits(&self, n: usize, zero_points: &[i8], bias: &[i32]) -> bool {
         let fits = |len: usize| len == 1 || len == n;
-        let own = match self {
+        let fits_output = match self {
             Self::I32(_) => true,
             Self::F32 { scales, bias, .. } => {
                 fits(scales.len()) && (bias.is_empty() || fits(bias.len()))
@@ -454,11 +466,11 @@ impl Output<'_> {
             }
         };
         let (zeros, biases) = (zero_points.len(), bias.len());
-        own && (zeros == 0 || fits(zeros)) && (biases == 0 || fits(biases))
+        fits_output && (zeros == 0 || fits(zeros)) && (biases == 0 || fits(biases))
     }
 }
 
-/// Whether `rows` rows of `width` elements, at a stride of `stride`, fit `len` elements.
+/// Returns whether `rows` rows of `width` elements, at a stride of `stride`, fit `len` elements without overlap.
 pub(super) fn holds(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(gaps) = rows.checked_sub(1) else { return true };
     let end = gaps.checked_mul(stride).and_then(|start| start.checked_add(width));

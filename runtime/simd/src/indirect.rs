@@ -5,7 +5,7 @@
 //! is the index of an input pixel within one image, row-major over the spatial axes, or [`PADDING`]. A table is the
 //! same for all images of a batch, all groups and all element types, and is computed once.
 //!
-//! [`Phase`] has the tables of transposed convolutions.
+//! `Phase` has the tables of transposed convolutions.
 
 /// The entry of a tap in the padding; a kernel reads its row of zeros instead.
 pub const PADDING: u32 = u32::MAX;
@@ -109,7 +109,7 @@ impl Window {
             let padded = position[axis] * self.strides[axis] + tap[axis] * self.dilations[axis];
             match padded.checked_sub(self.pads[axis]) {
                 Some(coordinate) if coordinate < self.input[axis] => {
-                    pixel = pixel * self.input[axis] + coordinate
+                    pixel = pixel * self.input[axis] + coordinate;
                 }
                 _ => return PADDING,
             }
@@ -258,7 +258,7 @@ impl Window {
             let padded = phase.remainders[axis] + position[axis] * stride + self.pads[axis];
             match padded.checked_sub(tap[axis] * self.dilations[axis]).map(|x| x / stride) {
                 Some(position) if position < self.input[axis] => {
-                    pixel = pixel * self.input[axis] + position
+                    pixel = pixel * self.input[axis] + position;
                 }
                 _ => return PADDING,
             }

@@ -22,7 +22,7 @@ const RESNET: &[Layer] = &[
 ];
 
 /// Layers of other networks.
-const OTHERS: &[Layer] = &[
+const OTHER_LAYERS: &[Layer] = &[
     ("resnet50 3x3 s2", 56, 128, 128, 3, 2, 1, 1),
     ("resnet50 3x3 s2", 28, 256, 256, 3, 2, 1, 1),
     ("resnet50 3x3 s2", 14, 512, 512, 3, 2, 1, 1),
@@ -42,7 +42,7 @@ const TRANSPOSED: &[(&str, usize, usize, usize, usize)] =
 pub(crate) fn run(summary: &mut Summary) {
     section("conv_f32: height x width x channels -> channels; padding counts as work");
     let fractions: Vec<f64> = RESNET.iter().map(row).collect();
-    for layer in OTHERS {
+    for layer in OTHER_LAYERS {
         row(layer);
     }
     TRANSPOSED.iter().for_each(transposed);
@@ -51,61 +51,66 @@ pub(crate) fn run(summary: &mut Summary) {
     summary.add("conv3x3", fraction);
 }
 
+/// Fills `values` with numbers between -0.5 and 0.5 that repeat after `period` values.
 fn fill(values: &mut [f32], period: usize) {
     for (i, x) in values.iter_mut().enumerate() {
         *x = (i % period) as f32 / period as f32 - 0.5;
     }
 }
 
-fn row(&(name, extent, input, output, kernel, stride, dilation, groups): &Layer) -> f64 {
+/// Measures a layer, and returns the fraction of the peak.
+fn row(&(name, extent, channels, outputs, kernel, stride, dilation, groups): &Layer) -> f64 {
     let mut window = Window::square([extent; 2], kernel, stride, kernel / 2 * dilation);
     window.dilations = [1, dilation, dilation];
     window.output = [1, extent.div_ceil(stride), extent.div_ceil(stride)];
-    let shape = Shape { window, channels: input / groups, outputs: output / groups, groups };
+    let shape = Shape { window, channels: channels / groups, outputs: outputs / groups, groups };
     let plan = Plan::new(&shape).unwrap();
     let mut table = vec![0; plan.table_len()];
     assert!(plan.fill(&mut table), "the table has another length");
     let taps = kernel * kernel;
-    let mut weights = vec![0.0; output * shape.channels * taps];
+    let mut weights = vec![0.0; outputs * shape.channels * taps];
     fill(&mut weights, 23);
     let mut packed = Lines::new(plan.packed_len());
     plan.pack(&weights, &Strides::onnx(&shape), packed.slice());
-    let mut a = Lines::new(extent * extent * input);
-    fill(a.slice(), 17);
+    let mut input = Lines::new(extent * extent * channels);
+    fill(input.slice(), 17);
     let mut workspace = Lines::new(plan.workspace_len());
-    let mut c = Lines::new(plan.rows() * output);
-    let (a, packed, c, workspace) = (a.slice(), packed.slice(), c.slice(), workspace.slice());
-    let work = 2.0 * (plan.rows() * output * shape.channels * taps) as f64;
-    let label = format!("{name} {extent}x{extent}x{input}->{output}");
-    harness::row(&label, Unit::Flops, work, || {
-        plan.pad(a, [input, 1], workspace);
-        let a = if plan.algorithm() == Algorithm::IndirectRows { &*workspace } else { &*a };
+    let mut output = Lines::new(plan.rows() * outputs);
+    let (input, packed) = (input.slice(), packed.slice());
+    let (output, workspace) = (output.slice(), workspace.slice());
+    let ops = 2.0 * (plan.rows() * outputs * shape.channels * taps) as f64;
+    let label = format!("{name} {extent}x{extent}x{channels}->{outputs}");
+    harness::row(&label, Unit::Flops, ops, || {
+        plan.pad(input, [channels, 1], workspace);
+        let padded = plan.algorithm() == Algorithm::IndirectRows;
+        let image = if padded { &*workspace } else { &*input };
         let rows = 0..plan.rows();
-        plan.run(a, input, &table, packed, rows, c, output, &Epilogue::default());
-        black_box(&mut *c);
+        plan.run(image, channels, &table, packed, rows, output, outputs, &Epilogue::default());
+        black_box(&mut *output);
     })
 }
 
-fn transposed(&(name, extent, input, output, kernel): &(&str, usize, usize, usize, usize)) {
+/// Measures a transposed layer.
+fn transposed(&(name, extent, channels, outputs, kernel): &(&str, usize, usize, usize, usize)) {
     let mut window = Window::square([extent; 2], kernel, 2, 1);
     window.output = [1, 2 * extent, 2 * extent];
-    let shape = Shape { window, channels: input, outputs: output, groups: 1 };
+    let shape = Shape { window, channels, outputs, groups: 1 };
     let plan = Transposed::new(&shape).unwrap();
     let mut table = vec![0; plan.table_len()];
     assert!(plan.fill(&mut table), "the table has another length");
-    let mut weights = vec![0.0; output * input * kernel * kernel];
+    let mut weights = vec![0.0; outputs * channels * kernel * kernel];
     fill(&mut weights, 23);
     let mut packed = Lines::new(plan.packed_len());
     plan.pack(&weights, &Strides::onnx_transposed(&shape), packed.slice());
-    let (mut a, mut c) =
-        (Lines::new(extent * extent * input), Lines::new(4 * extent * extent * output));
-    fill(a.slice(), 17);
-    let (a, packed, c) = (a.slice(), packed.slice(), c.slice());
-    let work = 2.0 * (extent * extent * input * output * kernel * kernel) as f64;
-    let label = format!("{name} {extent}x{extent}x{input}->{output}");
-    harness::row(&label, Unit::Flops, work, || {
+    let mut input = Lines::new(extent * extent * channels);
+    let mut output = Lines::new(4 * extent * extent * outputs);
+    fill(input.slice(), 17);
+    let (input, packed, output) = (input.slice(), packed.slice(), output.slice());
+    let ops = 2.0 * (extent * extent * channels * outputs * kernel * kernel) as f64;
+    let label = format!("{name} {extent}x{extent}x{channels}->{outputs}");
+    harness::row(&label, Unit::Flops, ops, || {
         let lines = 0..plan.lines();
-        plan.run(a, input, &table, packed, lines, c, output, &Epilogue::default());
-        black_box(&mut *c);
+        plan.run(input, channels, &table, packed, lines, output, outputs, &Epilogue::default());
+        black_box(&mut *output);
     });
 }

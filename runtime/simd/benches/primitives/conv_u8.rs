@@ -29,9 +29,9 @@ pub(crate) fn run(summary: &mut Summary) {
         let name = format!("3x3 {side}x{side}x{channels}->{outputs} stride {stride}");
         fractions.push(row(&name, &window, shape, None));
     }
-    let figure = geomean(&fractions);
-    println!("  geometric mean of 3x3: {:.1} %", figure * 100.0);
-    summary.add("conv3x3_u8", figure);
+    let fraction = geomean(&fractions);
+    println!("  geometric mean of 3x3: {:.1} %", fraction * 100.0);
+    summary.add("conv3x3_u8", fraction);
     let window = Window::square([224, 224], 7, 2, 3);
     let shape = Shape { groups: 1, channels: 3, outputs: 64, taps: 49, run: 1 };
     row("7x7 224x224x3->64 stride 2, tap by tap", &window, shape, None);
@@ -40,13 +40,14 @@ pub(crate) fn run(summary: &mut Summary) {
     row("7x7 224x224x3->64 stride 2, padded, in runs", &runs, shape, Some(3));
 }
 
-/// Prints a row, including the copy into a padded image if there is one.
+/// Measures a layer, and returns the fraction of the peak. With a border, the window is of a padded image, and the copy
+/// into it is measured too.
 fn row(name: &str, window: &Window, shape: Shape, border: Option<usize>) -> f64 {
     let Shape { channels, outputs, taps, .. } = shape;
     let mut table = vec![0; window.table_len().unwrap()];
     assert!(window.fill(&mut table));
-    let around = border.unwrap_or(0);
-    let size = [window.input[1] - 2 * around, window.input[2] - 2 * around];
+    let pads = [border.unwrap_or(0); 2];
+    let size = [window.input[1] - 2 * pads[0], window.input[2] - 2 * pads[1]];
     let image: Vec<u8> = (0..=255).cycle().step_by(31).take(size[0] * size[1] * channels).collect();
     let mut padded = Lines::new(window.input_len().unwrap() * channels);
     let padded = padded.slice();
@@ -58,22 +59,17 @@ fn row(name: &str, window: &Window, shape: Shape, border: Option<usize>) -> f64 
     let padding = vec![9; shape.padding_len().unwrap()];
     let (bias, scales) = (vec![77; outputs], vec![0.000_3; outputs]);
     let pixels = window.rows().unwrap();
-    let mut to = Lines::new(pixels * outputs);
-    let to = to.slice();
-    let work = 2 * pixels * outputs * channels * taps;
-    harness::row(name, Unit::Ops8, work as f64, || {
+    let mut result = Lines::new(pixels * outputs);
+    let result = result.slice();
+    let ops = 2 * pixels * outputs * channels * taps;
+    harness::row(name, Unit::Ops8, ops as f64, || {
         if border.is_some() {
-            assert!(pad(black_box(&image), size, channels, [around; 2], [around; 2], 9, padded));
+            assert!(pad(black_box(&image), size, channels, pads, pads, 9, padded));
         }
-        let quantized = if border.is_some() { &*padded } else { &image };
-        let input = Input {
-            data: black_box(quantized),
-            stride: channels,
-            zero_point: 9,
-            padding: &padding,
-        };
+        let data = black_box(if border.is_some() { &*padded } else { &image });
+        let input = Input { data, stride: channels, zero_point: 9, padding: &padding };
         let filter = Weights { shape, packed: black_box(&*packed), zero_points: &[] };
-        let output = Output::U8 { to: black_box(&mut *to), scales: &scales, zero_point: 128 };
+        let output = Output::U8 { to: black_box(&mut *result), scales: &scales, zero_point: 128 };
         conv(&Batch::ONE, &input, &filter, black_box(&table), &bias, output, outputs).unwrap();
     })
 }

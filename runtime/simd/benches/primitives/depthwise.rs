@@ -26,17 +26,17 @@ const SHAPES: &[(usize, usize, usize, usize)] = &[
 
 /// AVX-512 instructions per vector of 16 sums for requantization, on the ports of the products: two conversions and a
 /// product, and a quarter of three packs, two additions and an inversion.
-const REQUANTIZE: f64 = 4.5;
-/// Operations per vector of products.
-const PRODUCTS: f64 = 128.0;
+const REQUANTIZE_INSTRUCTIONS: f64 = 4.5;
+/// Operations of an instruction that multiplies and adds a vector.
+const OPS_PER_VECTOR: f64 = 128.0;
 
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("depthwise: a side of the input, channels, kernel, stride; against what binds");
-    for (figure, row) in [("depthwise", float as fn(_) -> _), ("depthwise_u8", quantized)] {
+    for (name, row) in [("depthwise", row_f32 as fn(_) -> _), ("depthwise_u8", row_u8)] {
         let fractions: Vec<f64> = SHAPES.iter().map(|&shape| row(shape)).collect();
         println!("  geometric mean {:.1} %", geomean(&fractions) * 100.0);
-        summary.add(figure, geomean(&fractions));
+        summary.add(name, geomean(&fractions));
     }
 }
 
@@ -48,7 +48,8 @@ fn window(side: usize, kernel: usize, stride: usize) -> (Window, usize) {
     (window, table.iter().filter(|&&pixel| pixel != PADDING).count())
 }
 
-fn float((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
+/// Measures a layer of floating-point numbers, and returns the fraction of the binding limit.
+fn row_f32((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
     let (window, taps) = window(side, kernel, stride);
     let shape = Shape { window, channels, multiplier: 1 };
     let (inputs, outputs) = (side * side * channels, window.rows().unwrap() * channels);
@@ -71,7 +72,8 @@ fn float((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     })
 }
 
-fn quantized((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
+/// Measures a quantized layer, and returns the fraction of the binding limit.
+fn row_u8((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
     let (window, taps) = window(side, kernel, stride);
     let shape = Shape { window, channels, multiplier: 1 };
     let (inputs, outputs) = (side * side * channels, window.rows().unwrap() * channels);
@@ -85,11 +87,14 @@ fn quantized((side, channels, kernel, stride): (usize, usize, usize, usize)) -> 
     let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
     let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
     // Requantization competes with the products for ports.
-    let quantized =
-        if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
-    let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + quantized);
+    let requantize_ops = if isa().is_avx512() {
+        outputs as f64 / 16.0 * REQUANTIZE_INSTRUCTIONS * OPS_PER_VECTOR
+    } else {
+        0.0
+    };
+    let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + requantize_ops);
     harness::bound(&name, "bytes", bytes, (Unit::Ops8, ops), || {
-        let quantized = QuantizedWeights {
+        let weights = QuantizedWeights {
             packed,
             zero_point: 9,
             zero_points: &[],
@@ -98,6 +103,6 @@ fn quantized((side, channels, kernel, stride): (usize, usize, usize, usize)) -> 
         };
         let x = Image { data: black_box(&*x), stride: channels };
         let output = Output::U8 { to: black_box(&mut *y), zero_point: 128 };
-        depthwise_u8(&shape, x, &quantized, 0..window.output[1], output, channels);
+        depthwise_u8(&shape, x, &weights, 0..window.output[1], output, channels);
     })
 }

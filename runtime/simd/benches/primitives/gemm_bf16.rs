@@ -41,20 +41,21 @@ fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> f64 {
     let mut a = Lines::new(m * k);
     a.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);
     let b: Vec<f32> = (0..k * n).map(|i| (i % 23) as f32 / 23.0 - 0.5).collect();
-    let mut exact = Lines::new(gemm_f32::packed_len(k, n));
-    gemm_f32::pack_b(&b, n, Layout::Rows, k, n, exact.slice());
-    let mut rounded = Lines::new(gemm_bf16::packed_len(k, n));
-    gemm_bf16::pack_b(&b, n, Layout::Rows, k, n, rounded.slice());
-    let (a, exact, rounded) = (&*a.slice(), &*exact.slice(), &*rounded.slice());
-    let (mut c, mut d) = (vec![0.0; m * n], vec![0.0; m * n]);
+    let mut packed_f32 = Lines::new(gemm_f32::packed_len(k, n));
+    gemm_f32::pack_b(&b, n, Layout::Rows, k, n, packed_f32.slice());
+    let mut packed_bf16 = Lines::new(gemm_bf16::packed_len(k, n));
+    gemm_bf16::pack_b(&b, n, Layout::Rows, k, n, packed_bf16.slice());
+    let (a, packed_f32, packed_bf16) = (&*a.slice(), &*packed_f32.slice(), &*packed_bf16.slice());
+    let (mut c_bf16, mut c_f32) = (vec![0.0; m * n], vec![0.0; m * n]);
     let epilogue = Epilogue::default();
-    let own = || {
-        gemm_bf16::gemm(Rows::Strided { a, lda: k }, m, k, rounded, n, &mut c, n, &epilogue);
-        black_box(&mut *c);
+    let run_bf16 = || {
+        let rows = Rows::Strided { a, lda: k };
+        gemm_bf16::gemm(rows, m, k, packed_bf16, n, &mut c_bf16, n, &epilogue);
+        black_box(&mut *c_bf16);
     };
-    let other = || {
-        gemm_f32::gemm(a, k, m, k, exact, n, &mut d, n, &epilogue);
-        black_box(&mut *d);
+    let run_f32 = || {
+        gemm_f32::gemm(a, k, m, k, packed_f32, n, &mut c_f32, n, &epilogue);
+        black_box(&mut *c_f32);
     };
-    harness::ratio(&format!("{name} {n}x{m}x{k}"), own, other)
+    harness::ratio(&format!("{name} {n}x{m}x{k}"), run_bf16, run_f32)
 }

@@ -16,21 +16,21 @@ pub(crate) fn run(_: &mut Summary) {
     section("gemm_blocks: rows x depth x columns of 4 and of 8 bits");
     for &(rows, depth, columns, block) in SHAPES {
         for (width, bits) in [(Width::Four, 4), (Width::Eight, 8)] {
-            let count = depth / block;
-            let len = columns * count * width.bytes(block);
-            let values: Vec<u8> = (0..=u8::MAX).rev().cycle().step_by(7).take(len).collect();
-            let scales = vec![0.01; columns * count];
-            let sizes = [block, count, columns];
-            let b = Blocks::new(width, sizes, &values, &scales, Zeros::Same(8.0)).unwrap();
-            let (mut a, mut y) = (Lines::new(rows * depth), Lines::new(rows * columns));
-            let x: Vec<f32> = (0..rows * depth).map(|i| (i % 17) as f32 / 17.0 - 0.5).collect();
-            arrange(&b, depth, &x, a.slice());
-            let (a, y) = (a.slice(), y.slice());
-            let work = 2.0 * (rows * depth * columns) as f64;
+            let blocks = depth / block;
+            let len = columns * blocks * width.bytes(block);
+            let weights: Vec<u8> = (0..=u8::MAX).rev().cycle().step_by(7).take(len).collect();
+            let scales = vec![0.01; columns * blocks];
+            let sizes = [block, blocks, columns];
+            let b = Blocks::new(width, sizes, &weights, &scales, Zeros::Same(8.0)).unwrap();
+            let (mut arranged, mut output) = (Lines::new(rows * depth), Lines::new(rows * columns));
+            let input: Vec<f32> = (0..rows * depth).map(|i| (i % 17) as f32 / 17.0 - 0.5).collect();
+            arrange(&b, depth, &input, arranged.slice());
+            let (arranged, output) = (arranged.slice(), output.slice());
+            let ops = 2.0 * (rows * depth * columns) as f64;
             let label = format!("{rows}x{depth}x{columns}, {bits} bits, blocks of {block}");
-            harness::row(&label, Unit::Flops, work, || {
-                multiply(&b, 0..columns, a, y, columns);
-                black_box(&mut *y);
+            harness::row(&label, Unit::Flops, ops, || {
+                multiply(&b, 0..columns, arranged, output, columns);
+                black_box(&mut *output);
             });
         }
     }

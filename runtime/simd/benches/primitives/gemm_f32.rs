@@ -33,13 +33,13 @@ const SHAPES: &[(&str, usize, usize, usize)] = &[
 ];
 
 /// A fully connected layer, limited by reading its weights.
-const FC: (&str, usize, usize, usize) = ("fully connected", 1000, 1, 2048);
+const FULLY_CONNECTED: (&str, usize, usize, usize) = ("fully connected", 1000, 1, 2048);
 
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("gemm_f32: channels x pixels x depth; then as a multiple of rten-gemm's rate");
     let rows: Vec<(f64, f64)> = SHAPES.iter().map(row).collect();
-    row(&FC);
+    row(&FULLY_CONNECTED);
     let (fractions, ratios): (Vec<f64>, Vec<f64>) = rows.into_iter().unzip();
     let (fraction, ratio) = (geomean(&fractions), geomean(&ratios));
     println!("  geometric means without the last {:>30.1} %  {ratio:.2} x", fraction * 100.0);
@@ -55,25 +55,26 @@ fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
     pack_b(&b, n, Layout::Rows, k, n, packed.slice());
     let (a, packed, c) = (a.slice(), packed.slice(), c.slice());
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let work = 2.0 * (m * n * k) as f64;
+    let ops = 2.0 * (m * n * k) as f64;
     let label = format!("{name} {n}x{m}x{k}");
-    let fraction = harness::row(&label, Unit::Flops, work, || {
+    let fraction = harness::row(&label, Unit::Flops, ops, || {
         gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
         black_box(&mut *c);
     });
     let executor = GemmExecutor::<f32>::new();
-    let peer = executor.prepack_b(NdTensorView::from_data([k, n], b.as_slice()));
-    let mut theirs = vec![0.0; m * n];
-    let other = || {
+    let rten_packed = executor.prepack_b(NdTensorView::from_data([k, n], b.as_slice()));
+    let mut rten_c = vec![0.0; m * n];
+    let run_rten = || {
         let a = GemmInputA::Unpacked(NdTensorView::from_data([m, k], &*a));
-        let done = executor.gemm(&mut theirs, a, GemmInputB::Packed(&peer), GemmOptions::default());
-        assert!(done.is_ok(), "rten-gemm refuses");
+        let b = GemmInputB::Packed(&rten_packed);
+        let result = executor.gemm(&mut rten_c, a, b, GemmOptions::default());
+        assert!(result.is_ok(), "rten-gemm refuses");
     };
-    let own = || {
+    let run_udo = || {
         gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
         black_box(&mut *c);
     };
     // In the pool's single thread, because rten-gemm uses the pool that it is called from.
-    let ratio = pool.install(|| harness::ratio("", own, other));
+    let ratio = pool.install(|| harness::ratio("", run_udo, run_rten));
     (fraction, ratio)
 }

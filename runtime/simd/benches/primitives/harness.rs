@@ -40,14 +40,15 @@ const STEPS: usize = 4096;
 
 impl Summary {
     /// Adds a result.
-    pub(crate) fn add(&mut self, name: &str, figure: f64) {
-        self.0.push((name.to_owned(), figure));
+    pub(crate) fn add(&mut self, name: &str, value: f64) {
+        self.0.push((name.to_owned(), value));
     }
 
+    /// Prints the summary line.
     pub(crate) fn print(self) {
-        let figures: Vec<String> =
-            self.0.iter().map(|(name, figure)| format!("{name}={figure:.2}")).collect();
-        println!("\nsummary: {}", figures.join(" "));
+        let results: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{name}={value:.2}")).collect();
+        println!("\nsummary: {}", results.join(" "));
     }
 }
 
@@ -71,8 +72,8 @@ pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> 
         Unit::Bytes => {
             #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
             let len = (work as usize / 8).max(16);
-            let (from, mut to) = (vec![1.0f32; len], vec![0.0f32; len]);
-            let mut copy = || black_box(&mut to).copy_from_slice(black_box(&from));
+            let (source, mut target) = (vec![1.0f32; len], vec![0.0f32; len]);
+            let mut copy = || black_box(&mut target).copy_from_slice(black_box(&source));
             limited(&mut copy, (len * 8) as f64)
         }
     };
@@ -96,10 +97,10 @@ pub(crate) fn bound(
 ) -> f64 {
     #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
     let len = (bytes as usize / 8).max(16);
-    let (mut from, mut to) = (Lines::new(len), Lines::new(len));
-    let (from, to) = (from.slice(), to.slice());
-    from.fill(1.0f32);
-    let mut copy = || black_box(&mut *to).copy_from_slice(black_box(&*from));
+    let (mut source, mut target) = (Lines::new(len), Lines::new(len));
+    let (source, target) = (source.slice(), target.slice());
+    source.fill(1.0f32);
+    let mut copy = || black_box(&mut *target).copy_from_slice(black_box(&*source));
     let peak = if matches!(unit, Unit::Ops8) { peak_ops8 } else { peak_flops };
     let needed = ops / peak(STEPS);
     let mut compute = || _ = black_box(peak(black_box(STEPS)));
@@ -145,9 +146,9 @@ fn samples<const N: usize>(
             break;
         }
         for ((limit, seconds), times) in limits.iter_mut().zip(&mut times) {
-            let own = sample(body, SAMPLE);
-            times.push(sample(limit, *seconds) / own);
-            best = best.min(own);
+            let body_seconds = sample(body, SAMPLE);
+            times.push(sample(limit, *seconds) / body_seconds);
+            best = best.min(body_seconds);
         }
     }
     let median = |mut times: Vec<f64>| {
@@ -162,17 +163,17 @@ fn sample(body: &mut dyn FnMut(), seconds: f64) -> f64 {
     body();
     let (mut best, mut calls) = (f64::INFINITY, 1u32);
     let start = Instant::now();
-    for timed in 1.. {
-        let from = Instant::now();
+    for measurements in 1.. {
+        let call_start = Instant::now();
         for _ in 0..calls {
             body();
         }
-        let spent = from.elapsed().as_secs_f64();
-        best = best.min(spent / f64::from(calls));
-        if timed >= TIMES && start.elapsed().as_secs_f64() > seconds {
+        let elapsed = call_start.elapsed().as_secs_f64();
+        best = best.min(elapsed / f64::from(calls));
+        if measurements >= TIMES && start.elapsed().as_secs_f64() > seconds {
             break;
         }
-        if spent < 1e-4 {
+        if elapsed < 1e-4 {
             calls *= 2;
         }
     }
@@ -184,7 +185,7 @@ pub(crate) fn geomean(fractions: &[f64]) -> f64 {
     (fractions.iter().map(|s| s.ln()).sum::<f64>() / fractions.len().max(1) as f64).exp()
 }
 
-/// Memory aligned like the engine's tensors.
+/// Values in memory that is aligned to cache lines, like the engine's tensors.
 pub(crate) struct Lines<T> {
     memory: Buffer,
     values: PhantomData<T>,
@@ -192,11 +193,13 @@ pub(crate) struct Lines<T> {
 
 impl<T: Element> Lines<T> {
     #[expect(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
+    /// Allocates `len` zeros.
     pub(crate) fn new(len: usize) -> Self {
         let memory = Buffer::zeroed(len * size_of::<T>()).expect("a benchmark has its memory");
         Self { memory, values: PhantomData }
     }
 
+    /// Returns the values.
     pub(crate) fn slice(&mut self) -> &mut [T] {
         elements_mut(self.memory.bytes_mut()).unwrap_or_default()
     }

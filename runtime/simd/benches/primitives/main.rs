@@ -43,10 +43,10 @@ const PRIMITIVES: &[(&str, Run)] = &[
 
 fn main() {
     let mut summary = Summary::default();
-    let asked: Vec<String> =
+    let selected: Vec<String> =
         std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     for (name, run) in PRIMITIVES {
-        if asked.is_empty() || asked.iter().any(|asked| asked == name) {
+        if selected.is_empty() || selected.iter().any(|selected| selected == name) {
             run(&mut summary);
         }
     }

@@ -28,7 +28,7 @@ const FUNCTIONS: [(&str, f64, Function); 8] = [
     ("rsqrt", 8.0, math::rsqrt),
 ];
 
-/// Axes of a transpose of `len` elements, and their order.
+/// Returns the axes of a transpose of this many elements, and their order.
 type Axes = fn(usize) -> (Vec<usize>, &'static [usize]);
 
 const TRANSPOSES: [(&str, Axes); 4] = [
@@ -47,7 +47,7 @@ fn issues(vectors: f64) -> (Unit, f64) {
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("math and rows, as fractions of the limit that binds");
-    let (mut functions, mut softmax, mut norm, mut lrn) = (vec![], vec![], vec![], vec![]);
+    let (mut functions, mut softmax, mut layer_norm, mut lrn) = (vec![], vec![], vec![], vec![]);
     let mut transposes = vec![];
     for (len, place) in LENS {
         let (mut x, mut y) = (Lines::new(len), Lines::new(len));
@@ -65,14 +65,14 @@ pub(crate) fn run(summary: &mut Summary) {
         softmax.push(row("softmax, rows of 1024", bytes, 15.0, &|x, y| rows::softmax(x, COLS, y)));
         softmax.push(row("softmax, rows of 64", bytes, 16.5, &|x, y| rows::softmax(x, 64, y)));
         for cols in [COLS, 64] {
-            norm.push(row(&format!("layer norm, rows of {cols}"), bytes, 7.0, &|x, y| {
+            layer_norm.push(row(&format!("layer norm, rows of {cols}"), bytes, 7.0, &|x, y| {
                 rows::layer_norm(x, &x[..cols], &x[cols..2 * cols], 1e-5, y);
             }));
         }
         for (beta, slots) in [(0.5, 15.0), (0.75, 24.0), (0.6, 32.0)] {
-            let window = rows::Lrn { size: 5, alpha: 1e-4, beta, bias: 1.0 };
+            let params = rows::Lrn { size: 5, alpha: 1e-4, beta, bias: 1.0 };
             lrn.push(row(&format!("LRN, 64 channels, beta {beta}"), bytes, slots, &|x, y| {
-                rows::lrn(x, 64, &window, y);
+                rows::lrn(x, 64, &params, y);
             }));
         }
         row("row sums", bytes / 2.0, 1.0, &|x, y| {
@@ -84,73 +84,73 @@ pub(crate) fn run(summary: &mut Summary) {
         for (name, axes) in TRANSPOSES {
             let (shape, perm) = axes(len);
             let count: usize = shape.iter().product();
-            let figure =
+            let fraction =
                 row(&format!("transpose f32, {name}"), (count * 8) as f64, 5.0, &|x, y| {
                     rows::transpose(&x[..count], &shape, perm, &mut y[..count]);
                 });
             if !name.starts_with("5-D") {
-                transposes.push(figure);
+                transposes.push(fraction);
             }
         }
         row("transpose f32, heads", bytes, 0.0, &|x, y| {
             rows::transpose(x, &[1, len / 512, 8, 1, 64], &[0, 2, 1, 3, 4], y);
         });
-        bytes_rows(len, place, &mut transposes);
+        conversion_rows(len, place, &mut transposes);
     }
     summary.add("softmax", geomean(&softmax));
-    summary.add("layer_norm", geomean(&norm));
+    summary.add("layer_norm", geomean(&layer_norm));
     summary.add("lrn", geomean(&lrn));
     summary.add("transpose", geomean(&transposes));
     summary.add("math", geomean(&functions));
 }
 
-fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
-    let (mut floats, mut back) = (Lines::new(len), Lines::new(len));
-    let (mut half_values, mut quantized, mut copy) =
-        (Lines::new(len), Lines::new(len), Lines::new(len));
-    let (floats, back) = (floats.slice(), back.slice());
-    let (half_values, quantized, copy) = (half_values.slice(), quantized.slice(), copy.slice());
+/// Prints the rows of conversions and of primitives of bytes. Adds the fractions of transposes to `transposes`.
+fn conversion_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
+    let (mut floats, mut converted) = (Lines::new(len), Lines::new(len));
+    let (mut halves, mut quantized, mut copy) = (Lines::new(len), Lines::new(len), Lines::new(len));
+    let (floats, converted) = (floats.slice(), converted.slice());
+    let (halves, quantized, copy) = (halves.slice(), quantized.slice(), copy.slice());
     floats.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 1000) as f32 * 0.005);
     let table = std::array::from_fn(|i| u8::try_from(255 - i).unwrap_or(0));
     let n = len as f64;
     let vectors = n / 16.0;
     bound("f32 to f16", place, n * 6.0, issues(2.0 * vectors), || {
-        rows::f32_to_f16(black_box(&*floats), black_box(&mut *half_values));
+        rows::f32_to_f16(black_box(&*floats), black_box(&mut *halves));
     });
     bound("f16 to f32", place, n * 6.0, issues(2.0 * vectors), || {
-        rows::f16_to_f32(black_box(&*half_values), black_box(&mut *back));
+        rows::f16_to_f32(black_box(&*halves), black_box(&mut *converted));
     });
     bound("f32 to bf16", place, n * 6.0, issues(10.0 * vectors), || {
-        rows::f32_to_bf16(black_box(&*floats), black_box(&mut *half_values));
+        rows::f32_to_bf16(black_box(&*floats), black_box(&mut *halves));
     });
     bound("bf16 to f32", place, n * 6.0, issues(2.0 * vectors), || {
-        rows::bf16_to_f32(black_box(&*half_values), black_box(&mut *back));
+        rows::bf16_to_f32(black_box(&*halves), black_box(&mut *converted));
     });
     bound("quantize to u8", place, n * 5.0, issues(14.0 * vectors), || {
         rows::quantize(black_box(&*floats), 0.02, 3, black_box(&mut *quantized));
     });
     bound("dequantize u8", place, n * 5.0, issues(4.0 * vectors), || {
-        rows::dequantize(black_box(&*quantized), 0.02, 3, black_box(&mut *back));
+        rows::dequantize(black_box(&*quantized), 0.02, 3, black_box(&mut *converted));
     });
     harness::row(&format!("lookup u8 {place}"), Unit::Bytes, n * 2.0, || {
         rows::lookup(black_box(&*quantized), &table, black_box(&mut *copy));
     });
     for (name, axes) in &TRANSPOSES[..2] {
         let (shape, perm) = axes(len);
-        let area: usize = shape.iter().product();
+        let count: usize = shape.iter().product();
         let name = format!("transpose u8, {name}");
         // Two slots for each of the 64 shuffles per 16 vectors of 64 values.
         transposes.push(bound(
             &name,
             place,
-            (area * 2) as f64,
-            issues(area as f64 / 64.0 * 8.0),
+            (count * 2) as f64,
+            issues(count as f64 / 64.0 * 8.0),
             || {
                 rows::transpose(
-                    black_box(&quantized[..area]),
+                    black_box(&quantized[..count]),
                     &shape,
                     perm,
-                    black_box(&mut copy[..area]),
+                    black_box(&mut copy[..count]),
                 );
             },
         ));

@@ -31,29 +31,29 @@ pub(crate) fn run(summary: &mut Summary) {
         "winograd: the direct sum's operations over the time, which may pass the peak; then as a multiple\n\
          of the direct sum's speed, and the fraction of the time that the products alone take",
     );
-    let (mut ratios, mut chosen) = (Vec::new(), Vec::new());
+    let (mut ratios, mut chosen_ratios) = (Vec::new(), Vec::new());
     for (network, size, channels) in LAYERS {
         let layer = Layer::same(1, [size, size], [channels; 2]);
         let choice = winograd::choose(&layer, 0);
-        let mut best = 1.0;
+        let mut chosen_ratio = 1.0;
         for tile in [Tile::F4x4, Tile::F2x2] {
             let name = format!("{network} {size}x{size}x{channels} {tile:?}");
-            let actual = row(&name, tile, layer);
+            let speed = row(&name, tile, layer);
             if choice == winograd::Algorithm::Winograd(tile) {
-                best = actual;
+                chosen_ratio = speed;
             }
             if network == "ResNet" && tile == Tile::F4x4 {
-                ratios.push(actual);
+                ratios.push(speed);
             }
         }
         println!("  {:<44} {choice:?}", "  chosen");
         if network == "ResNet" {
-            chosen.push(best);
+            chosen_ratios.push(chosen_ratio);
         }
     }
-    let (figure, chosen) = (geomean(&ratios), geomean(&chosen));
-    println!("  geometric means over ResNet: F(4x4, 3x3) {figure:.2} x, as chosen {chosen:.2} x");
-    summary.add("winograd", figure);
+    let (f4x4, as_chosen) = (geomean(&ratios), geomean(&chosen_ratios));
+    println!("  geometric means over ResNet: F(4x4, 3x3) {f4x4:.2} x, as chosen {as_chosen:.2} x");
+    summary.add("winograd", f4x4);
 }
 
 /// Returns the speed of a layer relative to direct convolution.
@@ -65,21 +65,21 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
     let mut workspace = vec![0.0; winograd::pack_workspace_len(layer.channels)];
     winograd::pack(tile, &weights, layer.channels, packed.slice(), &mut workspace);
     let mut workspace = Lines::new(winograd::workspace_len(tile, &layer));
-    let (mut x, mut y) = (numbers(pixels * c), Lines::new(pixels * k));
+    let (mut x, mut y) = (filled(pixels * c), Lines::new(pixels * k));
     let (x, y) = (x.slice(), y.slice());
     let rows = 0..winograd::tile_rows(tile, &layer);
     let mut direct = Direct::new([height, width], [c, k], &weights);
     let mut products = Products::new(tile, &layer, workspace.slice().len());
 
     let (packed, workspace) = (packed.slice(), workspace.slice());
-    let mut own = || {
+    let mut run_winograd = || {
         winograd::conv(tile, &layer, rows.clone(), x, packed, y, &Epilogue::default(), workspace);
         black_box(&mut *y);
     };
-    harness::row(name, Unit::Flops, (18 * pixels * c * k) as f64, &mut own);
-    let actual = ratio("  of the direct sum", &mut own, || direct.run(x));
-    ratio("  products' fraction", own, || products.run(packed));
-    actual
+    harness::row(name, Unit::Flops, (18 * pixels * c * k) as f64, &mut run_winograd);
+    let speed = ratio("  of the direct sum", &mut run_winograd, || direct.run(x));
+    ratio("  products' fraction", run_winograd, || products.run(packed));
+    speed
 }
 
 /// Direct convolution: the indirect algorithm.
@@ -127,7 +127,7 @@ impl Products {
         let tiles = winograd::tile_rows(tile, layer) * layer.output[1].div_ceil(tile.size());
         let [c, k] = layer.channels;
         let block = workspace_len / points / (c + k);
-        let (a, c) = (numbers(points * block * c), Lines::new(points * block * k));
+        let (a, c) = (filled(points * block * c), Lines::new(points * block * k));
         Self { a, c, points, tiles, block, channels: layer.channels }
     }
 
@@ -143,14 +143,15 @@ impl Products {
         let parts = self.tiles.div_ceil(self.block);
         for part in 0..parts {
             let m = (self.tiles + part) / parts;
-            let (a, y) = (self.a.slice(), self.c.slice());
-            gemm_f32::gemm_batched(&batch, a, c, m, c, packed, k, y, k, &Epilogue::default());
-            black_box(y);
+            let (a, product) = (self.a.slice(), self.c.slice());
+            gemm_f32::gemm_batched(&batch, a, c, m, c, packed, k, product, k, &Epilogue::default());
+            black_box(product);
         }
     }
 }
 
-fn numbers(len: usize) -> Lines<f32> {
+/// Returns `len` numbers between -0.5 and 0.5.
+fn filled(len: usize) -> Lines<f32> {
     let mut lines = Lines::new(len);
     lines.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);
     lines

@@ -1,4 +1,4 @@
-//! Every instruction set compared with a naive convolution.
+//! Compares convolutions with a naive convolution, on every instruction set.
 
 use super::*;
 use crate::gemm_f32;
@@ -8,22 +8,22 @@ use crate::isa::Isa;
 use crate::testing::Guarded;
 use crate::testing::noise;
 
-/// The memory layout of a case, and its epilogue.
+/// The memory layout of a case, its epilogue, and the division of its output.
 #[derive(Clone, Copy, Debug)]
-struct With {
+struct Options {
     /// Gap between pixels in elements.
     gap: usize,
     bias: bool,
     residual: bool,
     activation: Activation,
-    /// Parts that the output is computed in.
+    /// Number of parts that are computed separately.
     parts: usize,
 }
 
-const PLAIN: With =
-    With { gap: 0, bias: false, residual: false, activation: Activation::None, parts: 1 };
-const ALL: With =
-    With { gap: 3, bias: true, residual: true, activation: Activation::Relu6, parts: 3 };
+const PLAIN: Options =
+    Options { gap: 0, bias: false, residual: false, activation: Activation::None, parts: 1 };
+const ALL: Options =
+    Options { gap: 3, bias: true, residual: true, activation: Activation::Relu6, parts: 3 };
 
 fn window(input: [usize; 3], kernel: [usize; 3], strides: [usize; 3]) -> Window {
     let output = [0, 1, 2].map(|i| (input[i] + 2 - kernel[i].min(input[i] + 2)) / strides[i] + 1);
@@ -39,41 +39,46 @@ fn shape(window: Window, channels: usize, outputs: usize, groups: usize) -> Shap
 }
 
 fn positions([d, r, c]: [usize; 3]) -> Vec<[usize; 3]> {
-    let all = (0..d * r * c).map(|i| [i / (r * c), i / c % r, i % c]);
-    all.collect()
+    let positions = (0..d * r * c).map(|i| [i / (r * c), i / c % r, i % c]);
+    positions.collect()
 }
 
-fn at(place: [usize; 3], extents: [usize; 3]) -> usize {
-    (place[0] * extents[1] + place[1]) * extents[2] + place[2]
+fn index(position: [usize; 3], extents: [usize; 3]) -> usize {
+    (position[0] * extents[1] + position[1]) * extents[2] + position[2]
 }
 
-/// By output pixel: the input pixels that its taps read, and the taps.
+/// For each output pixel, the input pixels that it reads, each with its tap.
 type Reads = Vec<Vec<(usize, usize)>>;
 
-fn conv_reads(w: &Window) -> Reads {
-    let mut reads = vec![vec![]; positions(w.output).len()];
-    for out in positions(w.output) {
-        for tap in positions(w.kernel) {
-            let place = [0, 1, 2]
-                .map(|i| (out[i] * w.strides[i] + tap[i] * w.dilations[i]).wrapping_sub(w.pads[i]));
-            if (0..3).all(|i| place[i] < w.input[i]) {
-                reads[at(out, w.output)].push((at(place, w.input), at(tap, w.kernel)));
+fn conv_reads(window: &Window) -> Reads {
+    let mut reads = vec![vec![]; positions(window.output).len()];
+    for output in positions(window.output) {
+        for tap in positions(window.kernel) {
+            let input = [0, 1, 2].map(|i| {
+                (output[i] * window.strides[i] + tap[i] * window.dilations[i])
+                    .wrapping_sub(window.pads[i])
+            });
+            if (0..3).all(|i| input[i] < window.input[i]) {
+                reads[index(output, window.output)]
+                    .push((index(input, window.input), index(tap, window.kernel)));
             }
         }
     }
     reads
 }
 
-/// By scattering, the definition of the operator.
-fn transposed_reads(w: &Window) -> Reads {
-    let mut reads = vec![vec![]; positions(w.output).len()];
-    for place in positions(w.input) {
-        for tap in positions(w.kernel) {
-            let out = [0, 1, 2].map(|i| {
-                (place[i] * w.strides[i] + tap[i] * w.dilations[i]).wrapping_sub(w.pads[i])
+/// Scatters each input pixel to the output pixels that it contributes to, which is the definition of the operator.
+fn transposed_reads(window: &Window) -> Reads {
+    let mut reads = vec![vec![]; positions(window.output).len()];
+    for input in positions(window.input) {
+        for tap in positions(window.kernel) {
+            let output = [0, 1, 2].map(|i| {
+                (input[i] * window.strides[i] + tap[i] * window.dilations[i])
+                    .wrapping_sub(window.pads[i])
             });
-            if (0..3).all(|i| out[i] < w.output[i]) {
-                reads[at(out, w.output)].push((at(place, w.input), at(tap, w.kernel)));
+            if (0..3).all(|i| output[i] < window.output[i]) {
+                reads[index(output, window.output)]
+                    .push((index(input, window.input), index(tap, window.kernel)));
             }
         }
     }
@@ -91,7 +96,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// One image with its operands, on fenced memory.
+/// The operands of a convolution, next to protected pages.
 struct Memory {
     a: Guarded<f32>,
     lda: usize,
@@ -129,20 +134,20 @@ impl Memory {
     }
 
     /// Returns the arguments for a part of the output that starts at a pixel.
-    fn part(&mut self, pixel: usize, with: With) -> (&[f32], &mut [f32], Epilogue<'_>) {
+    fn part(&mut self, pixel: usize, options: Options) -> (&[f32], &mut [f32], Epilogue<'_>) {
         let from = |len: usize, ld: usize| (pixel * ld).min(len);
         let residual = &self.residual[from(self.residual.len(), self.ld_residual)..];
         let epilogue = Epilogue {
-            bias: with.bias.then_some(&self.bias[..]),
-            residual: with.residual.then_some((residual, self.ld_residual)),
-            activation: with.activation,
+            bias: options.bias.then_some(&self.bias[..]),
+            residual: options.residual.then_some((residual, self.ld_residual)),
+            activation: options.activation,
         };
         let c = from(self.c.len(), self.ldc);
         (&self.a, &mut self.c[c..], epilogue)
     }
 
     /// Compares each element. The error of a sum of `k` products is at most `(k + 3) eps sum |a b|`.
-    fn check(&self, shape: &Shape, strides: &Strides, reads: &Reads, with: With) {
+    fn check(&self, shape: &Shape, strides: &Strides, reads: &Reads, options: Options) {
         let Shape { channels, outputs, groups, .. } = *shape;
         for (i, &actual) in self.c.iter().enumerate() {
             let (pixel, col) = (i / self.ldc, i % self.ldc);
@@ -151,11 +156,11 @@ impl Memory {
                 continue;
             }
             let (group, output) = (col / outputs, col % outputs);
-            let (mut sum, mut size) = (0.0, 0.0);
-            let mut add = |x: f64| (sum += x, size += x.abs());
-            for &(place, tap) in &reads[pixel] {
+            let (mut sum, mut magnitude) = (0.0, 0.0);
+            let mut add = |x: f64| (sum += x, magnitude += x.abs());
+            for &(input_pixel, tap) in &reads[pixel] {
                 for channel in 0..channels {
-                    let a = self.a[place * self.lda + group * channels + channel];
+                    let a = self.a[input_pixel * self.lda + group * channels + channel];
                     let w = group * strides.group
                         + output * strides.output
                         + channel * strides.channel
@@ -163,14 +168,14 @@ impl Memory {
                     add(f64::from(a) * f64::from(self.weights[w]));
                 }
             }
-            with.bias.then(|| add(self.bias[col].into()));
-            with.residual.then(|| add(self.residual[pixel * self.ld_residual + col].into()));
-            let expected = activate(with.activation, sum);
+            options.bias.then(|| add(self.bias[col].into()));
+            options.residual.then(|| add(self.residual[pixel * self.ld_residual + col].into()));
+            let expected = activate(options.activation, sum);
             let steps = (reads[pixel].len() * channels) as f64 + 3.0;
             let eps = f64::from(f32::EPSILON);
-            let bound = 1.2 * steps * eps * size + 4.0 * eps * expected.abs();
+            let bound = 1.2 * steps * eps * magnitude + 4.0 * eps * expected.abs();
             let error = (f64::from(actual) - expected).abs();
-            let case = (shape, with);
+            let case = (shape, options);
             assert!(
                 error <= bound,
                 "({pixel}, {col}) of {case:?} is {actual}, expected {expected}"
@@ -184,9 +189,14 @@ fn parts(len: usize, count: usize) -> Vec<std::ops::Range<usize>> {
     (0..count).map(|i| len * i / count..len * (i + 1) / count).collect()
 }
 
-fn check(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, strides: &Strides, with: With) {
+fn check(
+    kernels: &'static gemm_f32::MicroKernels,
+    shape: &Shape,
+    strides: &Strides,
+    options: Options,
+) {
     let plan = Plan::with_kernels(kernels, shape).unwrap();
-    let mut memory = Memory::new(shape, with.gap);
+    let mut memory = Memory::new(shape, options.gap);
     let mut table = Guarded::at_end(&vec![9; plan.table_len()]);
     assert!(plan.fill(table.slice()));
     let mut packed = Guarded::at_end(&vec![f32::NAN; plan.packed_len()]);
@@ -194,31 +204,31 @@ fn check(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, strides: &Stri
     let mut workspace = Guarded::at_end(&vec![f32::NAN; plan.workspace_len()]);
     let (lda, ldc) = (memory.lda, memory.ldc);
     plan.pad(&memory.a, [lda, 1], workspace.slice());
-    for rows in parts(plan.rows(), with.parts) {
-        let (a, c, epilogue) = memory.part(rows.start, with);
+    for rows in parts(plan.rows(), options.parts) {
+        let (a, c, epilogue) = memory.part(rows.start, options);
         let a = if plan.algorithm() == Algorithm::IndirectRows { &workspace[..] } else { a };
         plan.run(a, lda, &table, &packed, rows, c, ldc, &epilogue);
     }
-    memory.check(shape, strides, &conv_reads(&shape.window), with);
+    memory.check(shape, strides, &conv_reads(&shape.window), options);
 }
 
-fn check_transposed(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, with: With) {
+fn check_transposed(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, options: Options) {
     let plan = Transposed::with_kernels(kernels, shape).unwrap();
-    let mut memory = Memory::new(shape, with.gap);
+    let mut memory = Memory::new(shape, options.gap);
     let mut table = Guarded::at_end(&vec![9; plan.table_len()]);
     assert!(plan.fill(table.slice()));
     let mut packed = Guarded::at_end(&vec![f32::NAN; plan.packed_len()]);
     let strides = Strides::onnx_transposed(shape);
     plan.pack(memory.weights.slice(), &strides, packed.slice());
     let (lda, ldc) = (memory.lda, memory.ldc);
-    for lines in parts(plan.lines(), with.parts) {
-        let (a, c, epilogue) = memory.part(lines.start * shape.window.output[2], with);
+    for lines in parts(plan.lines(), options.parts) {
+        let (a, c, epilogue) = memory.part(lines.start * shape.window.output[2], options);
         plan.run(a, lda, &table, &packed, lines, c, ldc, &epilogue);
     }
-    memory.check(shape, &strides, &transposed_reads(&shape.window), with);
+    memory.check(shape, &strides, &transposed_reads(&shape.window), options);
 }
 
-fn every_form() -> impl Iterator<Item = &'static gemm_f32::MicroKernels> {
+fn all_kernels() -> impl Iterator<Item = &'static gemm_f32::MicroKernels> {
     Isa::available().iter().map(|&isa| kernels(isa))
 }
 
@@ -228,8 +238,8 @@ fn both_ways(kernels: &'static gemm_f32::MicroKernels, shape: &Shape) {
 }
 
 #[test]
-fn convolutions_are_right_at_every_remainder_of_channels() {
-    for kernels in every_form() {
+fn convolutions_match_for_any_number_of_channels() {
+    for kernels in all_kernels() {
         for channels in [1, 2, 7, 8, 9, 16, 31] {
             for outputs in [1, 2, 7, 8, 9, 15, 16, 17, 33, 47, 48, 49, 64, 65, 97] {
                 both_ways(kernels, &shape(square(5, 3, 1, 1), channels, outputs, 1));
@@ -239,8 +249,8 @@ fn convolutions_are_right_at_every_remainder_of_channels() {
 }
 
 #[test]
-fn convolutions_are_right_at_every_extent_and_stride() {
-    for kernels in every_form() {
+fn convolutions_match_for_any_extent_and_stride() {
+    for kernels in all_kernels() {
         for extent in [1, 2, 3, 7, 8, 13, 14, 17] {
             for kernel in [1, 2, 3, 5] {
                 for stride in [1, 2, 3] {
@@ -257,8 +267,8 @@ fn convolutions_are_right_at_every_extent_and_stride() {
 }
 
 #[test]
-fn convolutions_are_right_over_three_axes_with_dilations_and_groups() {
-    for kernels in every_form() {
+fn convolutions_match_over_three_axes_with_dilations_and_groups() {
+    for kernels in all_kernels() {
         for (groups, channels, outputs) in [(1, 3, 5), (1, 9, 40), (2, 4, 8), (3, 5, 17), (8, 1, 1)]
         {
             for dilations in [[1; 3], [1, 2, 1], [2, 1, 3]] {
@@ -276,8 +286,8 @@ fn convolutions_are_right_over_three_axes_with_dilations_and_groups() {
 }
 
 #[test]
-fn convolutions_are_right_when_rows_taps_and_channels_come_in_blocks() {
-    for kernels in every_form() {
+fn convolutions_of_several_blocks_match() {
+    for kernels in all_kernels() {
         for (window, channels, outputs, groups) in [
             (square(29, 3, 1, 1), 5, 20, 2),
             (square(20, 11, 1, 5), 9, 7, 1),
@@ -295,21 +305,21 @@ fn convolutions_are_right_when_rows_taps_and_channels_come_in_blocks() {
 
 #[test]
 fn windows_beyond_the_image_are_padding() {
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         let far = Window { pads: [0, 9, 9], output: [1, 4, 30], ..square(4, 3, 1, 0) };
         for channels in [2, 20] {
             both_ways(kernels, &shape(far, channels, 18, 1));
             both_ways(kernels, &shape(Window { output: [1, 1, 2], ..far }, channels, 18, 1));
         }
-        let silu = With { activation: Activation::Silu, ..ALL };
+        let silu = Options { activation: Activation::Silu, ..ALL };
         let shape = shape(far, 11, 33, 1);
         check(kernels, &shape, &Strides::onnx(&shape), silu);
     }
 }
 
 #[test]
-fn transposed_convolutions_are_right() {
-    for kernels in every_form() {
+fn transposed_convolutions_match() {
+    for kernels in all_kernels() {
         for (extent, kernel, stride, pad) in [
             (5, 3, 1, 1),
             (5, 4, 2, 1),
@@ -336,8 +346,8 @@ fn transposed_convolutions_are_right() {
 }
 
 #[test]
-fn transposed_convolutions_are_right_over_three_axes() {
-    for kernels in every_form() {
+fn transposed_convolutions_match_over_three_axes() {
+    for kernels in all_kernels() {
         for strides in [[2, 3, 1], [1, 2, 4], [3, 1, 2]] {
             let input = [3, 4, 5];
             let kernel = [2, 3, 3];
@@ -345,15 +355,15 @@ fn transposed_convolutions_are_right_over_three_axes() {
             let window =
                 Window { input, output, kernel, strides, dilations: [1; 3], pads: [1, 0, 1] };
             for parts in [1, 2, 5, 40] {
-                check_transposed(kernels, &shape(window, 6, 9, 2), With { parts, ..ALL });
+                check_transposed(kernels, &shape(window, 6, 9, 2), Options { parts, ..ALL });
             }
         }
     }
 }
 
 #[test]
-fn empty_sums_give_the_epilogue() {
-    for kernels in every_form() {
+fn empty_sums_are_the_bias_and_residual() {
+    for kernels in all_kernels() {
         for shape in [
             shape(square(4, 3, 1, 1), 0, 5, 2),
             shape(Window { kernel: [1, 0, 3], ..square(4, 3, 1, 1) }, 5, 5, 1),
@@ -372,7 +382,7 @@ fn empty_sums_give_the_epilogue() {
 }
 
 #[test]
-fn methods_are_as_documented() {
+fn algorithms_are_chosen_as_documented() {
     let algorithm = |window: Window, channels: usize, groups: usize| {
         Plan::new(&shape(window, channels, 8, groups)).unwrap().algorithm()
     };
@@ -386,7 +396,7 @@ fn methods_are_as_documented() {
 }
 
 #[test]
-fn padded_copies_of_planar_images_are_the_same() {
+fn padded_copies_do_not_depend_on_the_image_layout() {
     for isa in Isa::available() {
         for (channels, extent, pad) in [(1, 9, 1), (2, 40, 0), (3, 37, 1), (4, 35, 2), (3, 5, 3)] {
             let shape = shape(square(extent, 3, 2, pad), channels, 4, 1);
@@ -397,24 +407,26 @@ fn padded_copies_of_planar_images_are_the_same() {
                 (0..image.len()).map(|i| image[i % pixels * channels + i / pixels]).collect();
             // Pixels with gaps between them, except after the last.
             let mut spaced = vec![f32::NAN; pixels * (channels + 2) - 2];
-            for (to, from) in spaced.chunks_mut(channels + 2).zip(image.chunks(channels)) {
-                to[..channels].copy_from_slice(from);
+            for (pixel, source) in spaced.chunks_mut(channels + 2).zip(image.chunks(channels)) {
+                pixel[..channels].copy_from_slice(source);
             }
             let width = plan.padded_line_len() / channels;
-            let at = |line: usize, x: usize, channel: usize| {
-                let [line, x] = [line, x].map(|at| at.checked_sub(pad).filter(|&at| at < extent));
+            let padded_value = |line: usize, x: usize, channel: usize| {
+                let [line, x] = [line, x].map(|padded_value| {
+                    padded_value.checked_sub(pad).filter(|&padded_value| padded_value < extent)
+                });
                 line.zip(x).map_or(0.0, |(line, x)| image[(line * extent + x) * channels + channel])
             };
             let expected: Vec<f32> = (0..len)
-                .map(|i| at(i / channels / width, i / channels % width, i % channels))
+                .map(|i| padded_value(i / channels / width, i / channels % width, i % channels))
                 .collect();
             for (image, strides) in
                 [(&image, [channels, 1]), (&planar, [1, pixels]), (&spaced, [channels + 2, 1])]
             {
                 // In pieces of some lines.
                 let mut copy = Guarded::at_end(&vec![f32::NAN; len]);
-                let piece = plan.padded_line_len() * 4;
-                for (index, copy) in copy.slice().chunks_mut(piece).enumerate() {
+                let lines_len = plan.padded_line_len() * 4;
+                for (index, copy) in copy.slice().chunks_mut(lines_len).enumerate() {
                     let mut image = Guarded::at_end(image);
                     plan.pad_lines_on(*isa, image.slice(), strides, index * 4, copy);
                 }
@@ -425,7 +437,7 @@ fn padded_copies_of_planar_images_are_the_same() {
 }
 
 #[test]
-fn onnx_weights_are_packed_alike_by_every_plan() {
+fn onnx_weights_are_packed_like_those_of_a_plan() {
     for (channels, outputs, groups, kernel) in
         [(2, 3, 1, 3), (5, 17, 2, 3), (3, 70, 1, 7), (9, 8, 1, 1)]
     {
@@ -433,15 +445,16 @@ fn onnx_weights_are_packed_alike_by_every_plan() {
         let weights = noise(groups * outputs * channels * kernel * kernel);
         let plan = Plan::new(&shape).unwrap();
         // Previous contents must not affect the result, in particular the zeros that padding reads.
-        let [mut one, mut other] = [1e30, 2e30].map(|before| vec![before; plan.packed_len()]);
-        plan.pack(&weights, &Strides::onnx(&shape), &mut one);
-        Plan::pack_onnx([groups, outputs, channels, kernel * kernel], &weights, &mut other);
-        assert_eq!(one, other, "{shape:?}");
+        let [mut packed, mut packed_onnx] =
+            [1e30, 2e30].map(|contents| vec![contents; plan.packed_len()]);
+        plan.pack(&weights, &Strides::onnx(&shape), &mut packed);
+        Plan::pack_onnx([groups, outputs, channels, kernel * kernel], &weights, &mut packed_onnx);
+        assert_eq!(packed, packed_onnx, "{shape:?}");
     }
 }
 
 #[test]
-fn shapes_beyond_memory_have_no_plan() {
+fn shapes_that_overflow_have_no_plan() {
     let huge = shape(square(1 << 20, 3, 1, 1), 3, 8, 1);
     assert!(Plan::new(&huge).is_none());
     let wide = shape(square(4, 3, 1, 1), usize::MAX / 4, 8, 1);
@@ -455,8 +468,8 @@ fn shapes_beyond_memory_have_no_plan() {
 }
 
 #[test]
-fn convolutions_make_no_thread_heap_calls() {
-    for kernels in every_form() {
+fn convolutions_make_no_heap_calls() {
+    for kernels in all_kernels() {
         let (taps, runs) =
             (shape(square(9, 3, 1, 1), 40, 50, 2), shape(square(9, 3, 2, 1), 3, 9, 1));
         for shape in [taps, runs] {
@@ -467,7 +480,7 @@ fn convolutions_make_no_thread_heap_calls() {
             let mut table = vec![0; plan.table_len()];
             let mut workspace = vec![0.0; plan.workspace_len()];
             let mut c = vec![0.0; 81 * 100];
-            // Other tests may allocate meanwhile, if the count is not per thread.
+            // The first run may allocate, while it detects the instruction set.
             let quiet = (0..1000).any(|_| {
                 let before = udo_api::guard::thread_heap_calls();
                 let filled = plan.fill(&mut table);
@@ -499,7 +512,7 @@ fn convolutions_make_no_thread_heap_calls() {
 }
 
 #[test]
-fn contradictory_shapes_have_no_plan_and_do_not_panic() {
+fn inconsistent_shapes_have_no_plan() {
     let shape = Shape {
         window: Window::square([4, 4], 3, 1, 1),
         channels: usize::MAX,

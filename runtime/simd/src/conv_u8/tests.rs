@@ -1,4 +1,4 @@
-//! Every instruction set compared with 64-bit sums, tap by tap.
+//! Compares 8-bit and 16-bit convolutions with 64-bit sums, tap by tap, on every instruction set.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::indirect::Window;
 use crate::isa::Isa;
 use crate::testing::Guarded;
 
-/// Pseudo-random numbers, the same in every run.
+/// A pseudo-random number generator (xorshift), with the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -61,13 +61,13 @@ impl Case {
         let rows = table.len() / (taps / run);
         let count = 1 + random.below(2);
         let len = (count - 1) * image + (pixels.max(1) - 1) * pixel + width;
-        let each = |random: &mut Random| [0, 1, n][random.below(3)];
-        let (zeros, biases) = (each(random), each(random));
-        let unit = 1.0 / (f32::from(highest) * ((taps * channels).max(1) as f32).sqrt());
+        let parameter_len = |random: &mut Random| [0, 1, n][random.below(3)];
+        let (zero_count, bias_count) = (parameter_len(random), parameter_len(random));
+        let unit_scale = 1.0 / (f32::from(highest) * ((taps * channels).max(1) as f32).sqrt());
         let scale = |random: &mut Random| match random.below(60) {
             0 => f32::NAN,
             1 => 3e30,
-            _ => unit * random.below(1000) as f32 / 300.0,
+            _ => unit_scale * random.below(1000) as f32 / 300.0,
         };
         let value = |random: &mut Random| (random.next() % (u64::from(highest) + 1)) as u16;
         Self {
@@ -78,8 +78,8 @@ impl Case {
             pixel,
             zero: value(random),
             weights: (0..n * channels * taps).map(|_| random.next() as i8).collect(),
-            weight_zeros: (0..zeros).map(|_| random.next() as i8).collect(),
-            bias: (0..biases).map(|_| random.next() as i32 >> 18).collect(),
+            weight_zeros: (0..zero_count).map(|_| random.next() as i8).collect(),
+            bias: (0..bias_count).map(|_| random.next() as i32 >> 18).collect(),
             scales: (0..random.pick(&[1, n])).map(|_| scale(random)).collect(),
             stride,
         }
@@ -107,8 +107,8 @@ impl Case {
         sum
     }
 
-    /// Compares every instruction set and output with the sums; `wide` uses 16-bit values.
-    fn check(&self, wide: bool) {
+    /// Compares every instruction set and output with the sums, with 8-bit or 16-bit input values.
+    fn check(&self, is_16_bit: bool) {
         let Self { shape, batch, stride, .. } = *self;
         let n = shape.groups * shape.outputs;
         let rows = self.table.len() / shape.columns().unwrap();
@@ -117,11 +117,11 @@ impl Case {
         let mut packed = Guarded::at_end(&vec![0x55i8; shape.packed_len().unwrap()]);
         let weights = Guarded::at_end(&self.weights);
         assert!(pack(&weights, &shape, packed.slice()));
-        let narrow: Vec<u8> = self.quantized.iter().map(|&value| value as u8).collect();
-        let (values8, values16) = (Guarded::at_end(&narrow), Guarded::at_end(&self.quantized));
+        let bytes: Vec<u8> = self.quantized.iter().map(|&value| value as u8).collect();
+        let (values8, values16) = (Guarded::at_end(&bytes), Guarded::at_end(&self.quantized));
         let padding = vec![self.zero; shape.padding_len().unwrap()];
-        let narrow: Vec<u8> = padding.iter().map(|&value| value as u8).collect();
-        let (padding8, padding16) = (Guarded::at_end(&narrow), Guarded::at_end(&padding));
+        let bytes: Vec<u8> = padding.iter().map(|&value| value as u8).collect();
+        let (padding8, padding16) = (Guarded::at_end(&bytes), Guarded::at_end(&padding));
         let table = Guarded::at_end(&self.table);
         let input8 = Input {
             data: &values8,
@@ -137,19 +137,23 @@ impl Case {
         };
         let zero_points = &self.weight_zeros;
         let filter = Weights { shape, packed: packed.slice(), zero_points };
-        let place = |at: usize| {
-            let (image, within) =
-                if batch.count == 1 { (0, at) } else { (at / batch.output, at % batch.output) };
-            let (row, column) = (within / stride, within % stride);
+        let position_of = |index: usize| {
+            let (image, in_image) = if batch.count == 1 {
+                (0, index)
+            } else {
+                (index / batch.output, index % batch.output)
+            };
+            let (row, column) = (in_image / stride, in_image % stride);
             (row < rows && column < n).then_some((image, row, column))
         };
-        let sums: Vec<_> =
-            (0..len).map(|at| place(at).map(|(b, r, c)| (self.sum(b, r, c), c))).collect();
+        let sums: Vec<_> = (0..len)
+            .map(|index| position_of(index).map(|(b, r, c)| (self.sum(b, r, c), c)))
+            .collect();
         for &isa in Isa::available() {
-            let label = format!("{isa:?} {shape:?} {batch:?} rows {rows} wide {wide}");
-            self.compare(&sums, wide, &label, |output| {
+            let label = format!("{isa:?} {shape:?} {batch:?} rows {rows} wide {is_16_bit}");
+            self.compare(&sums, is_16_bit, &label, |output| {
                 let (kernels, bias) = (kernels(isa), &self.bias);
-                if wide {
+                if is_16_bit {
                     conv_u16_by(kernels, &batch, &input16, &filter, &table, bias, output, stride)
                 } else {
                     conv_by(kernels, &batch, &input8, &filter, &table, bias, output, stride)
@@ -162,78 +166,88 @@ impl Case {
     fn compare(
         &self,
         sums: &[Option<(i64, usize)>],
-        wide: bool,
+        is_16_bit: bool,
         label: &str,
         run: impl Fn(Output<'_>) -> Result<(), ConvError>,
     ) {
         let scale = |column: usize| pick(&self.scales, column).unwrap();
         let (len, depth) = (sums.len(), self.shape.taps * self.shape.channels);
-        let coded = |(sum, column): (i64, usize), zero: f32| {
+        let requantized = |(sum, column): (i64, usize), zero: f32| {
             let value = (sum as f32 * scale(column)).round_ties_even() + zero;
             if value.is_nan() { f32::NEG_INFINITY } else { value }
         };
         let scales = &self.scales;
 
-        let mut to = Guarded::at_end(&vec![7i32; len]);
-        let done = run(Output::I32(to.slice()));
-        if wide && depth > MAX_K_U16_SUMS {
-            assert_eq!(done, Err(ConvError::TooDeep), "{label}");
+        let mut output = Guarded::at_end(&vec![7i32; len]);
+        let result = run(Output::I32(output.slice()));
+        if is_16_bit && depth > MAX_K_U16_SUMS {
+            assert_eq!(result, Err(ConvError::TooDeep), "{label}");
         } else {
-            assert_eq!(done, Ok(()), "{label}");
-            for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
-                assert_eq!(actual, sum.map_or(7, |(sum, _)| sum as i32), "{label} at {at}");
+            assert_eq!(result, Ok(()), "{label}");
+            for (index, (&actual, sum)) in output.iter().zip(sums).enumerate() {
+                assert_eq!(actual, sum.map_or(7, |(sum, _)| sum as i32), "{label} at {index}");
             }
         }
 
-        let mut to = Guarded::at_end(&vec![7f32; len]);
+        let mut output = Guarded::at_end(&vec![7f32; len]);
         let (bias, activation) = (&[0.25], Activation::Relu);
         assert_eq!(
-            run(Output::F32 { to: to.slice(), scales, bias, activation }),
+            run(Output::F32 { to: output.slice(), scales, bias, activation }),
             Ok(()),
             "{label}"
         );
-        for (at, (actual, sum)) in to.iter().zip(sums).enumerate() {
+        for (index, (actual, sum)) in output.iter().zip(sums).enumerate() {
             let expected = sum.map_or(7.0, |(sum, column)| {
-                let number = sum as f32 * scale(column) + 0.25;
-                if number < 0.0 { 0.0 } else { number }
+                let value = sum as f32 * scale(column) + 0.25;
+                if value < 0.0 { 0.0 } else { value }
             });
-            let same =
+            let is_equal =
                 actual.to_bits() == expected.to_bits() || actual.is_nan() && expected.is_nan();
-            assert!(same, "{label} at {at}: {actual} for {expected}");
+            assert!(is_equal, "{label} at {index}: {actual} for {expected}");
         }
 
         for zero_point in [0, 128, 131] {
-            let mut to = Guarded::at_end(&vec![7u8; len]);
-            assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
-            for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
-                let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as u8);
-                assert_eq!(actual, expected, "{label} at {at}");
+            let mut output = Guarded::at_end(&vec![7u8; len]);
+            assert_eq!(
+                run(Output::U8 { to: output.slice(), scales, zero_point }),
+                Ok(()),
+                "{label}"
+            );
+            for (index, (&actual, sum)) in output.iter().zip(sums).enumerate() {
+                let expected = sum.map_or(7, |sum| requantized(sum, f32::from(zero_point)) as u8);
+                assert_eq!(actual, expected, "{label} at {index}");
             }
         }
 
         for zero_point in [0, -5] {
-            let mut to = Guarded::at_end(&vec![7i8; len]);
-            assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
-            for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
-                let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as i8);
-                assert_eq!(actual, expected, "{label} at {at}");
+            let mut output = Guarded::at_end(&vec![7i8; len]);
+            assert_eq!(
+                run(Output::I8 { to: output.slice(), scales, zero_point }),
+                Ok(()),
+                "{label}"
+            );
+            for (index, (&actual, sum)) in output.iter().zip(sums).enumerate() {
+                let expected = sum.map_or(7, |sum| requantized(sum, f32::from(zero_point)) as i8);
+                assert_eq!(actual, expected, "{label} at {index}");
             }
         }
 
-        let mut to = Guarded::at_end(&vec![7u16; len]);
+        let mut output = Guarded::at_end(&vec![7u16; len]);
         let zero_point = 40_000;
-        assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
-        for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
-            let expected = sum.map_or(7, |sum| coded(sum, 40_000.0) as u16);
-            assert_eq!(actual, expected, "{label} at {at}");
+        assert_eq!(run(Output::U16 { to: output.slice(), scales, zero_point }), Ok(()), "{label}");
+        for (index, (&actual, sum)) in output.iter().zip(sums).enumerate() {
+            let expected = sum.map_or(7, |sum| requantized(sum, 40_000.0) as u16);
+            assert_eq!(actual, expected, "{label} at {index}");
         }
     }
 }
 
+/// Returns the element for a column from a slice with one element per column, one for all columns, or none.
 fn pick<T: Copy>(values: &[T], column: usize) -> Option<T> {
     if let [one] = values { Some(*one) } else { values.get(column).copied() }
 }
 
+/// Returns the table of a window.
 fn filled(window: &Window) -> Vec<u32> {
     let mut table = vec![0; window.table_len().unwrap()];
     assert!(window.fill(&mut table));
@@ -245,7 +259,7 @@ fn one_group(channels: usize, outputs: usize, taps: usize) -> Shape {
 }
 
 #[test]
-fn windows_over_one_to_three_axes_give_their_sums() {
+fn windows_over_one_to_three_axes_are_exact() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for round in 0..150 {
         let axes = 1 + round % 3;
@@ -274,7 +288,7 @@ fn windows_over_one_to_three_axes_give_their_sums() {
 }
 
 #[test]
-fn any_table_over_the_pixels_gives_its_sums() {
+fn random_tables_are_exact() {
     let mut random = Random(99);
     for channels in [0, 1, 3, 4, 6, 31, 64] {
         for outputs in [0, 1, 16, 31, 48, 64, 100] {
@@ -294,7 +308,7 @@ fn any_table_over_the_pixels_gives_its_sums() {
 }
 
 #[test]
-fn blocks_of_rows_and_of_depth_join() {
+fn convolutions_of_several_blocks_are_exact() {
     let mut random = Random(3);
     let window = Window::square([25, 24], 3, 1, 1);
     Case::new(&mut random, one_group(4, 65, 9), filled(&window), 600, 255).check(false);
@@ -345,13 +359,13 @@ fn runs_of_padded_images_match_their_taps() {
 }
 
 #[test]
-fn a_border_goes_all_around() {
-    let mut to = [9; 4 * 5];
+fn padding_surrounds_the_image() {
+    let mut padded = [9; 4 * 5];
     assert!(pad(&[1, 2, 3, 4], [1, 2], 2, [1, 1], [2, 2], 0, &mut [0; 40]));
-    assert!(pad(&[1, 2, 3, 4], [2, 2], 1, [1, 2], [1, 1], 0, &mut to));
-    assert_eq!(to, [0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0]);
-    assert!(!pad(&[1, 2, 3], [2, 2], 1, [1, 2], [1, 1], 0, &mut to));
-    assert!(!pad(&[1, 2, 3, 4], [2, 2], 1, [1, usize::MAX], [1, 1], 0, &mut to));
+    assert!(pad(&[1, 2, 3, 4], [2, 2], 1, [1, 2], [1, 1], 0, &mut padded));
+    assert_eq!(padded, [0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0]);
+    assert!(!pad(&[1, 2, 3], [2, 2], 1, [1, 2], [1, 1], 0, &mut padded));
+    assert!(!pad(&[1, 2, 3, 4], [2, 2], 1, [1, usize::MAX], [1, 1], 0, &mut padded));
     assert!(pad::<u8>(&[], [0, 3], 1, [0, 0], [0, 0], 0, &mut []));
 }
 
@@ -396,9 +410,9 @@ fn contradictory_arguments_are_refused() {
     assert_eq!(run(deep, &packed, 11, 8, &[]), Err(ConvError::TooDeep));
     let input = Input { data: &[0u8; 11], stride: 6, zero_point: 0, padding: &[] };
     let filter = Weights { shape, packed: &packed, zero_points: &[0; 3] };
-    let mut to = [0; 8];
-    let done = conv(&Batch::ONE, &input, &filter, &[0, 1], &[], Output::I32(&mut to), 2);
-    assert_eq!(done, Err(ConvError::Columns));
+    let mut sums = [0; 8];
+    let result = conv(&Batch::ONE, &input, &filter, &[0, 1], &[], Output::I32(&mut sums), 2);
+    assert_eq!(result, Err(ConvError::Columns));
     let filter = Weights { zero_points: &[], ..filter };
     let batched = |batch: Batch| {
         let mut to = [0; 8];
@@ -415,15 +429,15 @@ fn contradictory_arguments_are_refused() {
 }
 
 #[test]
-fn no_convolution_uses_the_heap() {
+fn convolutions_make_no_heap_calls() {
     let shape = one_group(7, 40, 9);
     let window = Window::square([6, 6], 3, 1, 1);
     let mut table = vec![0; window.table_len().unwrap()];
     let weights = vec![3i8; 7 * 40 * 9];
     let mut packed = vec![0; shape.packed_len().unwrap()];
     let (values8, values16) = (vec![200u8; 36 * 7], vec![60_000u16; 36 * 7]);
-    let mut to = vec![0u8; 36 * 40];
-    // The count covers all threads, so other tests may add to it, but not in every run.
+    let mut bytes = vec![0u8; 36 * 40];
+    // The first run may allocate, while it detects the instruction set.
     let clean = (0..1000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         assert!(window.fill(&mut table));
@@ -432,10 +446,10 @@ fn no_convolution_uses_the_heap() {
         for &isa in Isa::available() {
             let (kernels, batch) = (kernels(isa), &Batch::ONE);
             let input = Input { data: &values8, stride: 7, zero_point: 3, padding: &[3; 8] };
-            let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
+            let output = Output::U8 { to: &mut bytes, scales: &[0.1], zero_point: 1 };
             assert_eq!(conv_by(kernels, batch, &input, &filter, &table, &[], output, 40), Ok(()));
             let input = Input { data: &values16, stride: 7, zero_point: 3, padding: &[3; 8] };
-            let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
+            let output = Output::U8 { to: &mut bytes, scales: &[0.1], zero_point: 1 };
             assert_eq!(
                 conv_u16_by(kernels, batch, &input, &filter, &table, &[], output, 40),
                 Ok(())
@@ -457,10 +471,10 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
     for &isa in Isa::available() {
         for stride in [0, 64, usize::MAX / 2, usize::MAX] {
             let input = Input { data: &quantized, stride, zero_point: 0, padding: &padding };
-            let (kernels, mut to) = (kernels(isa), [0; 100]);
-            let output = Output::I32(&mut to);
-            let done = conv_by(kernels, &Batch::ONE, &input, &filter, &table, &[], output, 5);
-            assert_eq!((done, to), (Ok(()), [128; 100]), "{isa:?} stride {stride}");
+            let (kernels, mut sums) = (kernels(isa), [0; 100]);
+            let output = Output::I32(&mut sums);
+            let result = conv_by(kernels, &Batch::ONE, &input, &filter, &table, &[], output, 5);
+            assert_eq!((result, sums), (Ok(()), [128; 100]), "{isa:?} stride {stride}");
         }
     }
 }
@@ -479,34 +493,37 @@ fn scattered(
     let n = groups * outputs;
     let taps = window.taps().unwrap();
     let mut sums: Vec<i32> =
-        (0..window.rows().unwrap() * n).map(|at| pick(bias, at % n).unwrap_or(0)).collect();
-    let places = |ends: [usize; 3]| {
-        (0..ends.iter().product())
-            .map(move |at: usize| [at / ends[2] / ends[1], at / ends[2] % ends[1], at % ends[2]])
+        (0..window.rows().unwrap() * n).map(|index| pick(bias, index % n).unwrap_or(0)).collect();
+    let positions = |ends: [usize; 3]| {
+        (0..ends.iter().product()).map(move |index: usize| {
+            [index / ends[2] / ends[1], index / ends[2] % ends[1], index % ends[2]]
+        })
     };
-    for (pixel, from) in places(input).enumerate() {
-        for (tap, by) in places(kernel).enumerate() {
-            let to = [0, 1, 2]
-                .map(|i| (from[i] * strides[i] + by[i] * dilations[i]).checked_sub(pads[i]));
-            let [Some(d), Some(r), Some(c)] = to else { continue };
+    for (pixel, input_position) in positions(input).enumerate() {
+        for (tap, kernel_position) in positions(kernel).enumerate() {
+            let output_position = [0, 1, 2].map(|i| {
+                (input_position[i] * strides[i] + kernel_position[i] * dilations[i])
+                    .checked_sub(pads[i])
+            });
+            let [Some(d), Some(r), Some(c)] = output_position else { continue };
             if d >= output[0] || r >= output[1] || c >= output[2] {
                 continue;
             }
-            let to = (d * output[1] + r) * output[2] + c;
+            let output_position = (d * output[1] + r) * output[2] + c;
             for (column, channel) in (0..n).flat_map(|n| (0..channels).map(move |c| (n, c))) {
                 let channel = column / outputs * channels + channel;
                 let weight = weights[(channel * outputs + column % outputs) * taps + tap];
                 let weight = i32::from(weight) - i32::from(pick(weight_zeros, column).unwrap_or(0));
                 let value = i32::from(values[pixel * groups * channels + channel]);
-                sums[to * n + column] += (value - i32::from(zero)) * weight;
+                sums[output_position * n + column] += (value - i32::from(zero)) * weight;
             }
         }
     }
     sums
 }
 
-/// Checks every instruction set, with the rows computed in parts.
-fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
+/// Checks a transposed convolution on every instruction set, with the rows computed in parts.
+fn check_transposed(random: &mut Random, window: Window, shape: [usize; 3]) {
     let [groups, channels, outputs] = shape;
     let plan = Transposed::new(window, groups, channels, outputs).unwrap();
     let (n, columns, pixels) = (groups * outputs, plan.columns(), window.rows().unwrap());
@@ -516,17 +533,17 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
     let weights = signed(bytes(groups * channels * outputs * window.taps().unwrap()));
     let zeros = signed(bytes(n));
     let bias: Vec<i32> = bytes(n).into_iter().map(|b| i32::from(b) * 31 - 4000).collect();
-    let zero = bytes(1)[0];
-    let expected = scattered(&window, shape, (&values, zero), (&weights, &zeros), &bias);
+    let zero_point = bytes(1)[0];
+    let expected = scattered(&window, shape, (&values, zero_point), (&weights, &zeros), &bias);
     let mut packed = Guarded::at_end(&vec![0x55i8; plan.packed_len()]);
     assert!(plan.pack(&Guarded::at_end(&weights), packed.slice()));
     let mut table = Guarded::at_end(&vec![7u32; plan.table_len()]);
     assert!(plan.fill(table.slice()));
     let (bias, zeros) = (bias.repeat(plan.repeats()), zeros.repeat(plan.repeats()));
     let (values, padding) =
-        (Guarded::at_end(&values), Guarded::at_end(&vec![zero; plan.padding_len()]));
+        (Guarded::at_end(&values), Guarded::at_end(&vec![zero_point; plan.padding_len()]));
     let (data, stride) = (&values, groups * channels);
-    let input = Input { data, stride, zero_point: zero, padding: &padding };
+    let input = Input { data, stride, zero_point: zero_point, padding: &padding };
     for &isa in Isa::available() {
         let mut sums = Guarded::at_end(&vec![9i32; plan.rows() * columns]);
         let height = plan.rows().div_ceil(3).max(1);
@@ -534,20 +551,20 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
             let rows = first..(first + height).min(plan.rows());
             let to = &mut sums.slice()[rows.start * columns..rows.end * columns];
             let filter = (&packed[..], &zeros[..]);
-            let done =
+            let result =
                 plan.run_on(isa, rows, &input, filter, &table, &bias, Output::I32(to), columns);
-            assert_eq!(done, Ok(()));
+            assert_eq!(result, Ok(()));
         }
         let lines = window.output[0] * window.output[1];
         for pitch in [n, n + 3] {
             let mut y = vec![-1; pixels * pitch];
-            let split = lines / 2;
-            let (top, bottom) = y.split_at_mut(split * window.output[2] * pitch);
-            plan.arrange(&sums, 0..split, top, pitch);
-            plan.arrange(&sums, split..lines, bottom, pitch);
-            for (at, expected) in expected.iter().enumerate() {
-                let actual = y[at / n * pitch + at % n];
-                assert_eq!(actual, *expected, "{isa:?} {window:?} {shape:?} at {at}");
+            let middle = lines / 2;
+            let (top, bottom) = y.split_at_mut(middle * window.output[2] * pitch);
+            plan.arrange(&sums, 0..middle, top, pitch);
+            plan.arrange(&sums, middle..lines, bottom, pitch);
+            for (index, expected) in expected.iter().enumerate() {
+                let actual = y[index / n * pitch + index % n];
+                assert_eq!(actual, *expected, "{isa:?} {window:?} {shape:?} at {index}");
             }
             assert!(pitch == n || y.chunks(pitch).all(|pixel| pixel[n..] == [-1; 3]));
         }
@@ -556,7 +573,7 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
 }
 
 #[test]
-fn transposed_convolutions_give_their_sums() {
+fn transposed_convolutions_are_exact() {
     let mut random = Random(0x51);
     for round in 0..250 {
         let axes = 1 + round % 3;
@@ -578,7 +595,7 @@ fn transposed_convolutions_give_their_sums() {
             random.pick(&[1, 2, 3, 4, 5, 8, 17]),
             random.pick(&[1, 2, 5, 16, 17, 33]),
         ];
-        transposed_is_right(&mut random, window, shape);
+        check_transposed(&mut random, window, shape);
     }
     for (kernel, channels, outputs) in [(2, 24, 24), (2, 24, 1), (3, 5, 64), (1, 8, 8)] {
         let window = Window {
@@ -588,12 +605,12 @@ fn transposed_convolutions_give_their_sums() {
         };
         let plan = Transposed::new(window, 1, channels, outputs).unwrap();
         assert_eq!((plan.repeats(), plan.table_len()), (kernel * kernel, 0));
-        transposed_is_right(&mut random, window, [1, channels, outputs]);
+        check_transposed(&mut random, window, [1, channels, outputs]);
     }
 }
 
 #[test]
-fn transposed_convolutions_that_contradict_themselves_are_refused() {
+fn inconsistent_transposed_convolutions_are_refused() {
     let window =
         Window { output: [1, 5, 5], strides: [1, 2, 2], ..Window::square([2, 2], 3, 1, 0) };
     let plan = Transposed::new(window, 1, 3, 2).unwrap();

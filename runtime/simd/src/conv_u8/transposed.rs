@@ -1,8 +1,10 @@
-//! Transposed convolution, as one convolution per phase of the strides, each with some of the taps: nothing is
-//! scattered, and no zeros are multiplied.
+//! Transposed convolution of 8-bit values. Its output pixels are divided into phases, by the remainders of their
+//! coordinates by the strides. Each phase is an ordinary convolution with some of the taps, so that nothing is
+//! scattered, and no zeros between input pixels are multiplied.
 //!
-//! Phases are stored one after the other, with a row of sums for each of their pixels, and are reordered afterwards,
-//! when values have one byte each. If no output pixel is reached by two taps, all taps are columns of a single product.
+//! The sums of a phase's pixels are contiguous rows, phase after phase. The caller requantizes them, and
+//! [`Transposed::arrange`] then moves them to their output pixels, when each value has only one byte. If each output
+//! pixel is reached by exactly one tap, all taps are columns of a single matrix product instead.
 
 use std::ops::Range;
 
@@ -28,11 +30,14 @@ pub struct Transposed {
     packed_len: usize,
 }
 
-/// A product: rows, the entries of their tables, and weights.
+/// The convolution of one phase.
 struct Part {
     phase: Phase,
+    /// Rows of sums.
     rows: Range<usize>,
+    /// Offset in the table.
     table: usize,
+    /// Elements of the packed weights.
     packed: Range<usize>,
     shape: Shape,
 }
@@ -72,25 +77,25 @@ impl Transposed {
             table_len: 0,
             packed_len: 0,
         };
-        let ends = |part: Part| {
+        let part_ends = |part: Part| {
             (part.rows.end, part.table + part.rows.len() * part.shape.taps, part.packed.end)
         };
-        let (rows, table_len, packed_len) = plan.parts().last().map_or((0, 0, 0), ends);
+        let (rows, table_len, packed_len) = plan.parts().last().map_or((0, 0, 0), part_ends);
         Some(Self { rows, table_len, packed_len, ..plan })
     }
 
-    /// Returns the rows of sums of all phases.
+    /// Returns the number of rows of sums of all phases.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Returns the columns of sums per output channel. Scales, zero points and biases per output channel must be
-    /// repeated that often, as a whole.
+    /// Returns the columns of sums per output channel. Callers must repeat the whole slices of scales, zero points and
+    /// biases per output channel that often.
     pub fn repeats(&self) -> usize {
         if self.is_disjoint { self.window.kernel.iter().product() } else { 1 }
     }
 
-    /// Returns the columns of sums.
+    /// Returns the number of columns of sums.
     pub fn columns(&self) -> usize {
         self.groups * self.outputs * self.repeats()
     }
@@ -113,8 +118,8 @@ impl Transposed {
         }
         // Output pixels that no tap reaches get one tap in the padding.
         table.fill(PADDING);
-        for Part { phase, table: from, .. } in self.parts() {
-            let entries = table.get_mut(from..).unwrap_or(&mut []).iter_mut();
+        for Part { phase, table: table_start, .. } in self.parts() {
+            let entries = table.get_mut(table_start..).unwrap_or(&mut []).iter_mut();
             entries.zip(self.window.phase_table(phase)).for_each(|(entry, pixel)| *entry = pixel);
         }
         true
@@ -125,10 +130,12 @@ impl Transposed {
         self.channels.next_multiple_of(4)
     }
 
-    /// Returns a window with the same packed weights, for images of any size.
+    /// Returns a window with the same packed weights that does not depend on the image size, for keys of packed
+    /// weights.
     pub fn window_of_weights(&self) -> Window {
         let window = self.window.whatever_the_images();
-        // With more pixels, taps would overlap.
+        // The output has at most one stride along each axis. With one input pixel, the taps stay disjoint if they were;
+        // with two, they never are.
         Window { input: if self.is_disjoint { [1; 3] } else { [2; 3] }, ..window }
     }
 
@@ -222,20 +229,22 @@ impl Transposed {
         }
         let Input { data, stride: pixel, zero_point, .. } = *input;
         if self.is_disjoint {
-            let data = rows.start.checked_mul(pixel).and_then(|from| data.get(from..));
+            let data = rows.start.checked_mul(pixel).and_then(|first| data.get(first..));
             let data = data.ok_or(ConvError::Table)?;
             let lhs = Lhs { data, rows: rows.len(), stride: pixel, zero_point };
             let rhs = Rhs { packed, k: self.channels, n: self.columns(), zero_points };
             return Ok(gemm_on(isa, &lhs, &rhs, bias, output, stride)?);
         }
-        for Part { rows: of_part, table: at, packed: own, shape, .. } in self.parts() {
-            let (from, to) = (rows.start.max(of_part.start), rows.end.min(of_part.end));
-            if from < to {
-                let entry = |row: usize| at + (row - of_part.start) * shape.taps;
-                let table = &table[entry(from)..entry(to)];
-                let weights = Weights { shape, packed: &packed[own], zero_points };
-                let to = (from - rows.start).checked_mul(stride).ok_or(ConvError::Output)?;
-                let output = output.advanced(to).ok_or(ConvError::Output)?;
+        for Part { rows: part_rows, table: table_start, packed: packed_range, shape, .. } in
+            self.parts()
+        {
+            let (first, end) = (rows.start.max(part_rows.start), rows.end.min(part_rows.end));
+            if first < end {
+                let entry = |row: usize| table_start + (row - part_rows.start) * shape.taps;
+                let table = &table[entry(first)..entry(end)];
+                let weights = Weights { shape, packed: &packed[packed_range], zero_points };
+                let offset = (first - rows.start).checked_mul(stride).ok_or(ConvError::Output)?;
+                let output = output.advanced(offset).ok_or(ConvError::Output)?;
                 conv_by(kernels(isa), &Batch::ONE, input, &weights, table, bias, output, stride)?;
             }
         }
@@ -248,7 +257,7 @@ impl Transposed {
     /// # Panics
     ///
     /// Panics if `lines` exceeds those of the output, or a slice is too short.
-    pub fn arrange<T: Copy>(&self, from: &[T], lines: Range<usize>, to: &mut [T], pitch: usize) {
+    pub fn arrange<T: Copy>(&self, sums: &[T], lines: Range<usize>, to: &mut [T], pitch: usize) {
         let Window { output: [_, height, width], strides, .. } = self.window;
         let (columns, channels) = (self.columns(), self.groups * self.outputs);
         if channels == 0 || width == 0 {
@@ -260,40 +269,40 @@ impl Transposed {
             if is_joined { (channels * strides[2], 1) } else { (channels, strides[2].min(width)) };
         for (line, to) in lines.zip(to.chunks_mut(width * pitch)) {
             for column in 0..phases {
-                let at = [line / height, line % height, column];
-                let from = from[self.place(at)..].chunks(columns);
+                let position = [line / height, line % height, column];
+                let sums = sums[self.sums_index(position)..].chunks(columns);
                 let to = to[column * pitch..].chunks_mut(strides[2] * pitch);
                 if unit == 1 {
-                    to.zip(from).for_each(|(to, from)| to[0] = from[0]);
+                    to.zip(sums).for_each(|(to, sums)| to[0] = sums[0]);
                 } else {
-                    to.zip(from).for_each(|(to, from)| to[..unit].copy_from_slice(&from[..unit]));
+                    to.zip(sums).for_each(|(to, sums)| to[..unit].copy_from_slice(&sums[..unit]));
                 }
             }
         }
     }
 
-    /// Returns the position of the sums of an output pixel that is the first of its phase in its line.
-    fn place(&self, at: [usize; 3]) -> usize {
+    /// Returns the index of the sums of an output pixel that is the first of its phase in its line.
+    fn sums_index(&self, position: [usize; 3]) -> usize {
         let Window { input, output, kernel, strides, .. } = self.window;
-        let places = [0, 1, 2].map(|axis| at[axis] / strides[axis]);
-        let rests = [0, 1, 2].map(|axis| at[axis] % strides[axis]);
+        let quotients = [0, 1, 2].map(|axis| position[axis] / strides[axis]);
+        let remainders = [0, 1, 2].map(|axis| position[axis] % strides[axis]);
         if self.is_disjoint {
-            let row = (places[0] * input[1] + places[1]) * input[2];
-            let tap = (rests[0] * kernel[1] + rests[1]) * kernel[2] + rests[2];
+            let row = (quotients[0] * input[1] + quotients[1]) * input[2];
+            let tap = (remainders[0] * kernel[1] + remainders[1]) * kernel[2] + remainders[2];
             return row * self.columns() + tap * self.outputs;
         }
         // Output pixels of all phases before this one, by axis.
-        let before = |axis: usize| {
-            let (all, stride) = (output[axis], strides[axis]);
-            rests[axis] * (all / stride) + rests[axis].min(all % stride)
+        let pixels_before = |axis: usize| {
+            let (extent, stride) = (output[axis], strides[axis]);
+            remainders[axis] * (extent / stride) + remainders[axis].min(extent % stride)
         };
-        let extent = |axis: usize| (output[axis] - rests[axis]).div_ceil(strides[axis]);
-        let phase = (before(0) * output[1] + extent(0) * before(1)) * output[2]
-            + extent(0) * extent(1) * before(2);
-        (phase + (places[0] * extent(1) + places[1]) * extent(2)) * self.columns()
+        let extent = |axis: usize| (output[axis] - remainders[axis]).div_ceil(strides[axis]);
+        let phase = (pixels_before(0) * output[1] + extent(0) * pixels_before(1)) * output[2]
+            + extent(0) * extent(1) * pixels_before(2);
+        (phase + (quotients[0] * extent(1) + quotients[1]) * extent(2)) * self.columns()
     }
 
-    /// Yields the products of all phases.
+    /// Yields the convolutions of all phases.
     fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let Self { window, groups, channels, outputs, is_disjoint, .. } = *self;
         let (mut row, mut table, mut packed) = (0, 0, 0);
@@ -316,7 +325,7 @@ impl Transposed {
     }
 }
 
-/// Whether each output pixel is reached by exactly one tap of one input pixel.
+/// Returns whether each output pixel is reached by exactly one tap of one input pixel.
 fn reads_each_pixel_once(window: &Window) -> bool {
     let Window { input, output, kernel, strides, dilations, pads } = *window;
     (0..3).all(|axis| {

@@ -214,6 +214,7 @@ impl<'a> Strip<'a> {
     ///
     /// As for [`Self::rows`], and the job has those rows.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    #[expect(clippy::too_many_lines, reason = "one loop over the columns")]
     unsafe fn pass<
         const K: usize,
         const STRIDE: usize,

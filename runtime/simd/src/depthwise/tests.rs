@@ -1,4 +1,5 @@
-//! Every instruction set compared with `f64` or `i64` sums, on fenced memory.
+//! Compares depthwise convolutions with sums in `f64` or `i64`, on every instruction set, with slices next to protected
+//! pages.
 
 use std::ops::Range;
 
@@ -54,22 +55,30 @@ fn windows() -> Vec<Window> {
 /// Returns, for each output pixel of some rows, its taps inside the image and their pixels.
 fn pixels(window: &Window, rows: Range<usize>) -> Vec<Vec<(usize, usize)>> {
     let [_, height, width] = window.output;
-    let [depth, tall, wide] = window.kernel;
-    let mut all = Vec::new();
+    let [kernel_planes, kernel_rows, kernel_cols] = window.kernel;
+    let mut pixels = Vec::new();
     for (row, col) in rows.flat_map(|row| (0..width).map(move |col| (row, col))) {
-        let at = [row / height, row % height, col];
+        let output = [row / height, row % height, col];
         let mut taps = Vec::new();
-        for tap in 0..depth * tall * wide {
-            let pixel = window.pixel(at, [tap / (tall * wide), tap / wide % tall, tap % wide]);
+        for tap in 0..kernel_planes * kernel_rows * kernel_cols {
+            let pixel = window.pixel(
+                output,
+                [
+                    tap / (kernel_rows * kernel_cols),
+                    tap / kernel_cols % kernel_rows,
+                    tap % kernel_cols,
+                ],
+            );
             if pixel != crate::indirect::PADDING {
                 taps.push((tap, pixel as usize));
             }
         }
-        all.push(taps);
+        pixels.push(taps);
     }
-    all
+    pixels
 }
 
+/// Returns the length of a slice with this many pixels.
 fn len(pixels: usize, stride: usize, channels: usize) -> usize {
     if pixels == 0 { 0 } else { (pixels - 1) * stride + channels }
 }
@@ -108,30 +117,33 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
     let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
         let mut y = Guarded::at_end(&vec![-7.5; len(expected.len(), y_stride, outputs)]);
-        let mut fenced = Guarded::at_end(&biases);
-        let weights_of =
-            Weights { packed: packed.slice(), bias: bias.then_some(fenced.slice()), activation };
+        let mut guarded_bias = Guarded::at_end(&biases);
+        let parameters = Weights {
+            packed: packed.slice(),
+            bias: bias.then_some(guarded_bias.slice()),
+            activation,
+        };
         let image = Image { data: x.slice(), stride: x_stride };
-        depthwise_on(isa, &shape, image, &weights_of, rows.clone(), y.slice(), y_stride);
-        for (at, &actual) in y.slice().iter().enumerate() {
-            let (pixel, c) = (at / y_stride, at % y_stride);
+        depthwise_on(isa, &shape, image, &parameters, rows.clone(), y.slice(), y_stride);
+        for (index, &actual) in y.slice().iter().enumerate() {
+            let (pixel, c) = (index / y_stride, index % y_stride);
             if c >= outputs {
                 assert_eq!(actual.to_bits(), (-7.5f32).to_bits(), "gap of {shape:?}");
                 continue;
             }
             let mut sum = if bias { f64::from(biases[c]) } else { 0.0 };
-            let mut size = sum.abs();
-            for &(tap, place) in &expected[pixel] {
-                let value = f64::from(x[place * x_stride + c / shape.multiplier]);
+            let mut magnitude = sum.abs();
+            for &(tap, input_pixel) in &expected[pixel] {
+                let value = f64::from(x[input_pixel * x_stride + c / shape.multiplier]);
                 let product = value * f64::from(weights[c * taps + tap]);
-                (sum, size) = (sum + product, size + product.abs());
+                (sum, magnitude) = (sum + product, magnitude + product.abs());
             }
-            let right = activate(activation, sum);
-            let bound = 2e-7 * (taps as f64 + 3.0) * size + 1e-6 * right.abs();
-            let error = (f64::from(actual) - right).abs();
+            let expected_value = activate(activation, sum);
+            let bound = 2e-7 * (taps as f64 + 3.0) * magnitude + 1e-6 * expected_value.abs();
+            let error = (f64::from(actual) - expected_value).abs();
             assert!(
                 error <= bound,
-                "{isa:?} pixel {pixel} channel {c} of {shape:?}: {actual}, expected {right}"
+                "{isa:?} pixel {pixel} channel {c} of {shape:?}: {actual}, expected {expected_value}"
             );
         }
     }
@@ -142,7 +154,7 @@ fn all_rows(window: &Window) -> Range<usize> {
 }
 
 #[test]
-fn sums_are_right_for_every_window() {
+fn sums_match_for_every_window() {
     for window in windows() {
         for channels in [1, 5, 16, 19, 40] {
             let shape = Shape { window, channels, multiplier: 1 };
@@ -156,7 +168,7 @@ fn sums_are_right_for_every_window() {
 }
 
 #[test]
-fn sums_are_right_for_every_number_of_channels() {
+fn sums_match_for_any_number_of_channels() {
     for &channels in CHANNELS {
         for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (2, 1)] {
             for gap in [0, 3] {
@@ -169,7 +181,7 @@ fn sums_are_right_for_every_number_of_channels() {
 }
 
 #[test]
-fn sums_are_right_for_power_of_two_strides() {
+fn sums_match_for_pixel_strides_that_conflict_in_the_cache() {
     let plain = Window::square([7, 6], 3, 1, 1);
     let sides = [[1, 1], [1, 6], [2, 2], [3, 5], [5, 1], [7, 6], [9, 3], [10, 4]];
     let mut windows = sides.map(|side| Window::square(side, 3, 1, 1)).to_vec();
@@ -237,14 +249,14 @@ fn sums_do_not_depend_on_how_rows_are_split() {
 }
 
 #[test]
-fn large_images_are_right() {
+fn large_images_match() {
     let shape = Shape { window: Window::square([70, 75], 3, 1, 1), channels: 100, multiplier: 1 };
     check(shape, 0, 0..70, true, Activation::None);
     check_u8(shape, 0, 0..70, true, false);
 }
 
 #[test]
-fn curves_are_right() {
+fn silu_and_gelu_match() {
     for activation in [Activation::Silu, Activation::Gelu] {
         for channels in [3, 16, 37] {
             for kernel in [2, 3] {
@@ -274,10 +286,10 @@ fn non_finite_values_stay_in_their_windows() {
                 depthwise_on(isa, &shape, image, &weights, 0..9, &mut y, channels);
                 for (i, y) in y.iter().enumerate() {
                     let (pixel, c) = (i / channels, i % channels);
-                    let near = |at: usize| at.abs_diff(4) <= kernel / 2;
-                    let reached = c == 18 && near(pixel / 9) && near(pixel % 9);
-                    assert_eq!(y.is_finite(), !reached, "{isa:?} {kernel} {pixel} {c}");
-                    assert_eq!(y.is_nan(), reached && value.is_nan());
+                    let is_near = |position: usize| position.abs_diff(4) <= kernel / 2;
+                    let is_reached = c == 18 && is_near(pixel / 9) && is_near(pixel % 9);
+                    assert_eq!(y.is_finite(), !is_reached, "{isa:?} {kernel} {pixel} {c}");
+                    assert_eq!(y.is_nan(), is_reached && value.is_nan());
                 }
             }
         }
@@ -285,7 +297,7 @@ fn non_finite_values_stay_in_their_windows() {
 }
 
 /// Checks a window of 8-bit values on every instruction set.
-fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: bool) {
+fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, has_zero_points: bool, is_signed: bool) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap();
     let (x_stride, y_stride) = (shape.channels + gap, outputs + 2 * gap);
@@ -299,7 +311,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
         .collect();
     let weights: Vec<i8> = random(taps * outputs, 2).iter().map(|&x| x as i8).collect();
     let zero_points: Vec<i8> = random(outputs, 3).iter().map(|&x| x as i8).collect();
-    let zero_points = if zeros { &zero_points[..] } else { &[] };
+    let zero_points = if has_zero_points { &zero_points[..] } else { &[] };
     let bias: Vec<i32> = random(outputs, 4).iter().map(|x| x * 50).collect();
     // Some scales are above 1, and one is NaN.
     let mut scales: Vec<f32> =
@@ -309,10 +321,10 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
     }
     let mut packed = Guarded::at_end(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
     pack_u8(Guarded::at_end(&weights).slice(), window.kernel, outputs, packed.slice());
-    let (zero_point, y_zero) = (131u8, if signed { -3 } else { 77 });
+    let (zero_point, y_zero) = (131u8, if is_signed { -3 } else { 77 });
     let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
-        let (mut x, mut zero_points, mut bias_of, mut scales_of) = (
+        let (mut x, mut zero_points, mut guarded_bias, mut guarded_scales) = (
             Guarded::at_end(&x),
             Guarded::at_end(zero_points),
             Guarded::at_end(&bias),
@@ -322,13 +334,13 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             packed: packed.slice(),
             zero_point,
             zero_points: zero_points.slice(),
-            bias: bias_of.slice(),
-            scales: scales_of.slice(),
+            bias: guarded_bias.slice(),
+            scales: guarded_scales.slice(),
         };
         let image = Image { data: x.slice(), stride: x_stride };
         let mut y = Guarded::at_end(&vec![85u8; len(expected.len(), y_stride, outputs)]);
         let mut y_signed = Guarded::at_end(&vec![85i8; y.len()]);
-        let output = if signed {
+        let output = if is_signed {
             Output::I8 { to: y_signed.slice(), zero_point: y_zero as i8 }
         } else {
             Output::U8 { to: y.slice(), zero_point: y_zero as u8 }
@@ -338,22 +350,26 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
         let unscaled = QuantizedWeights { scales: &[], ..quantized };
         let output = Output::I32(sums.slice());
         depthwise_u8_on(isa, &shape, image, &unscaled, rows.clone(), output, y_stride);
-        for at in 0..y.len() {
-            let actual = if signed { i32::from(y_signed[at]) } else { i32::from(y[at]) };
-            let (pixel, c) = (at / y_stride, at % y_stride);
+        for index in 0..y.len() {
+            let actual = if is_signed { i32::from(y_signed[index]) } else { i32::from(y[index]) };
+            let (pixel, c) = (index / y_stride, index % y_stride);
             if c >= outputs {
-                assert_eq!((actual, sums[at]), (85, 85), "gap of {shape:?}");
+                assert_eq!((actual, sums[index]), (85, 85), "gap of {shape:?}");
                 continue;
             }
             let mut sum = i64::from(bias[c]);
-            for &(tap, place) in &expected[pixel] {
-                let value = i64::from(x[place * x_stride + c / shape.multiplier]);
+            for &(tap, input_pixel) in &expected[pixel] {
+                let value = i64::from(x[input_pixel * x_stride + c / shape.multiplier]);
                 let zero = zero_points.get(c).copied().map_or(0, i64::from);
                 let weight = i64::from(weights[c * taps + tap]) - zero;
                 sum += (value - i64::from(zero_point)) * weight;
             }
-            assert_eq!(i64::from(sums[at]), sum, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
-            let (low, high) = if signed { (-128, 127) } else { (0, 255) };
+            assert_eq!(
+                i64::from(sums[index]),
+                sum,
+                "{isa:?} pixel {pixel} channel {c} of {shape:?}"
+            );
+            let (low, high) = if is_signed { (-128, 127) } else { (0, 255) };
             let value = (sum as f32 * scales[c]).round_ties_even() + y_zero as f32;
             let value = if value.is_nan() { low } else { (value as i32).clamp(low, high) };
             assert_eq!(actual, value, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
@@ -362,7 +378,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
 }
 
 #[test]
-fn quantized_values_are_right_for_every_window() {
+fn quantized_values_match_for_every_window() {
     for window in windows() {
         for (i, channels) in [1, 5, 19, 64, 70].into_iter().enumerate() {
             let shape = Shape { window, channels, multiplier: 1 };
@@ -376,7 +392,7 @@ fn quantized_values_are_right_for_every_window() {
 }
 
 #[test]
-fn quantized_values_are_right_for_every_number_of_channels() {
+fn quantized_values_match_for_any_number_of_channels() {
     for &channels in CHANNELS {
         for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (2, 1)] {
             for gap in [0, 3] {
@@ -421,10 +437,10 @@ fn extreme_values_are_exact() {
 }
 
 #[test]
-fn slices_too_short_are_refused() {
+fn slices_that_are_too_short_are_refused() {
     let window = Window::square([4, 5], 3, 1, 1);
     let shape = Shape { window, channels: 6, multiplier: 1 };
-    let refused = |x: usize, packed: usize, bias: usize, y: usize, rows: Range<usize>| {
+    let is_refused = |x: usize, packed: usize, bias: usize, y: usize, rows: Range<usize>| {
         let quantized = std::panic::catch_unwind(|| {
             let (packed, bias) =
                 (vec![0; packed_len_u8([1, packed, 3], 6).unwrap()], vec![0; bias]);
@@ -449,17 +465,17 @@ fn slices_too_short_are_refused() {
         assert_eq!(quantized.is_err(), floats.is_err());
         floats.is_err()
     };
-    assert!(!refused(120, 3, 6, 120, 0..4));
-    assert!(!refused(120, 3, 6, 30, 3..4));
-    assert!(refused(119, 3, 6, 120, 0..4));
-    assert!(refused(120, 2, 6, 120, 0..4));
-    assert!(refused(120, 3, 5, 120, 0..4));
-    assert!(refused(120, 3, 6, 119, 0..4));
-    assert!(refused(120, 3, 6, 120, 0..5));
+    assert!(!is_refused(120, 3, 6, 120, 0..4));
+    assert!(!is_refused(120, 3, 6, 30, 3..4));
+    assert!(is_refused(119, 3, 6, 120, 0..4));
+    assert!(is_refused(120, 2, 6, 120, 0..4));
+    assert!(is_refused(120, 3, 5, 120, 0..4));
+    assert!(is_refused(120, 3, 6, 119, 0..4));
+    assert!(is_refused(120, 3, 6, 120, 0..5));
 }
 
 #[test]
-fn convolutions_make_no_thread_heap_calls() {
+fn convolutions_make_no_heap_calls() {
     let shape = Shape { window: Window::square([9, 9], 3, 1, 1), channels: 70, multiplier: 1 };
     let (x, weights) = (noise(81 * 70), noise(9 * 70));
     let (x_quantized, quantized_weights) = (vec![7; 81 * 70], vec![-3; 9 * 70]);
@@ -468,7 +484,7 @@ fn convolutions_make_no_thread_heap_calls() {
     let mut packed_values = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
     let scales = vec![0.5; 70];
     for &isa in Isa::available() {
-        // Other tests may allocate meanwhile, if the count is not per thread.
+        // The first run may allocate, while it detects the instruction set.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             pack(&weights, 9, 70, &mut packed);
@@ -525,7 +541,7 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
 }
 
 #[test]
-fn the_last_row_that_has_a_position_is_computed() {
+fn the_last_row_that_fits_usize_is_computed() {
     for kernel in [3, 5] {
         let rows = usize::MAX - kernel + 2;
         let window =

@@ -224,7 +224,7 @@ pub(super) fn map2_in_place_on<F: Map2>(isa: Isa, f: F, a: &mut [f32], b: Operan
             dispatch(isa, Map { lanes: Formula2(f, Slice(y), Slice(b.as_ptr())), y, len });
         }
         Operand::Scalar(b) => {
-            dispatch(isa, Map { lanes: Formula2(f, Slice(y), Scalar(b)), y, len })
+            dispatch(isa, Map { lanes: Formula2(f, Slice(y), Scalar(b)), y, len });
         }
     }
 }
@@ -238,7 +238,7 @@ pub(super) fn map2_onto_on<F: Map2>(isa: Isa, f: F, a: Operand<'_>, b: &mut [f32
             dispatch(isa, Map { lanes: Formula2(f, Slice(a.as_ptr()), Slice(y)), y, len });
         }
         Operand::Scalar(a) => {
-            dispatch(isa, Map { lanes: Formula2(f, Scalar(a), Slice(y)), y, len })
+            dispatch(isa, Map { lanes: Formula2(f, Scalar(a), Slice(y)), y, len });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Compared with a naive product, on machines that have bf16 instructions.
+//! Compares bf16 products with a naive product, on machines that have bf16 instructions.
 
 use super::*;
 use crate::gemm_f32::Activation;
@@ -30,23 +30,24 @@ fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f
         gemm(a, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
         for row in 0..m {
             for col in 0..n {
-                let (mut sum, mut size) = (0.0, 0.0);
+                let (mut sum, mut magnitude) = (0.0, 0.0);
                 for depth in 0..k {
                     let term = f64::from(element(row, depth)) * f64::from(weight(depth, col));
                     sum += term;
-                    size += term.abs();
+                    magnitude += term.abs();
                 }
-                let added = f64::from(bias[col]) + f64::from(residual[row * n + col]);
-                let expected = (sum + added).max(0.0);
+                let addend = f64::from(bias[col]) + f64::from(residual[row * n + col]);
+                let expected = (sum + addend).max(0.0);
                 let error = (f64::from(c[row * ldc + col]) - expected).abs();
-                let most = bound(k) * (size + added.abs() + 1e-6);
+                let bound_of_sum = bound(k) * (magnitude + addend.abs() + 1e-6);
                 assert!(
-                    error <= most,
-                    "[{row}, {col}] of {m} x {k} x {n} is off by {error}, not {most}"
+                    error <= bound_of_sum,
+                    "[{row}, {col}] of {m} x {k} x {n} is off by {error}, not {bound_of_sum}"
                 );
             }
         }
-        assert!((1..m).all(|row| c[row * ldc - 1].to_bits() == (-7.5f32).to_bits()), "gaps stay");
+        let is_unchanged = |row: usize| c[row * ldc - 1].to_bits() == (-7.5f32).to_bits();
+        assert!((1..m).all(is_unchanged), "gaps between rows are unchanged");
     }
 }
 
@@ -86,20 +87,20 @@ fn gathered_rows_come_from_the_table_or_are_zeros() {
 }
 
 #[test]
-fn vectors_round_like_the_definition() {
-    let odd =
+fn vectors_round_like_scalars() {
+    let special =
         [f32::NAN, f32::INFINITY, f32::MAX, -0.0, 1.0 + 2f32.powi(-8), 1.0 + 3.0 * 2f32.powi(-8)];
-    let from: Vec<f32> = noise(70).into_iter().chain(odd).collect();
-    for len in [0, 1, 15, 16, 31, 33, from.len()] {
-        let mut to = vec![7; len];
-        round(&from[from.len() - len..], &mut to);
-        for (&x, &to) in from[from.len() - len..].iter().zip(&to) {
-            let actual = f32::from_bits(u32::from(to) << 16);
+    let values: Vec<f32> = noise(70).into_iter().chain(special).collect();
+    for len in [0, 1, 15, 16, 31, 33, values.len()] {
+        let mut outputs = vec![7; len];
+        round(&values[values.len() - len..], &mut outputs);
+        for (&x, &outputs) in values[values.len() - len..].iter().zip(&outputs) {
+            let actual = f32::from_bits(u32::from(outputs) << 16);
             if x.is_nan() {
                 assert!(actual.is_nan());
                 continue;
             }
-            assert_eq!(to, rounded(x), "{x}");
+            assert_eq!(outputs, rounded(x), "{x}");
             let error = (f64::from(actual) - f64::from(x)).abs();
             let is_largest = x.to_bits() == f32::MAX.to_bits();
             assert!(
@@ -112,7 +113,7 @@ fn vectors_round_like_the_definition() {
 }
 
 #[test]
-fn depth_zero_gives_the_addend() {
+fn products_of_depth_zero_are_the_bias() {
     if !is_available() {
         return;
     }

@@ -1,10 +1,10 @@
-//! Products compared with their definition in `f64`, for every instruction set, on fenced memory.
+//! Compares products with their definition in `f64`, for every instruction set, with slices next to protected pages.
 
 use super::*;
 use crate::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use crate::testing::{Guarded, assert_near, noise};
 
-/// A right side and its dequantized values.
+/// A quantized right side with random values, scales and zero points.
 struct Case {
     width: Width,
     block: usize,
@@ -32,32 +32,37 @@ impl Case {
         Self { width, block, count, columns, values, scales, packed_zeros, zeros }
     }
 
-    fn value(&self, bytes: &[u8], at: usize) -> f64 {
+    /// Returns a quantized value.
+    fn value(&self, bytes: &[u8], index: usize) -> f64 {
         match self.width {
-            Width::Eight => f64::from(bytes[at]),
-            Width::Four => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
+            Width::Eight => f64::from(bytes[index]),
+            Width::Four => f64::from(bytes[index / 2] >> (index % 2 * 4) & 15),
         }
     }
 
-    fn number(&self, kind: usize, column: usize, at: usize) -> f64 {
-        let block = at / self.block;
+    /// Returns a dequantized value. `kind` is the index of the zero points in the test's list.
+    fn dequantized(&self, kind: usize, column: usize, depth_index: usize) -> f64 {
+        let block = depth_index / self.block;
         let len = self.width.bytes(self.block);
-        let own = &self.values[(column * self.count + block) * len..][..len];
-        let row = self.width.bytes(self.count);
+        let bytes_of_block = &self.values[(column * self.count + block) * len..][..len];
+        let zeros_len = self.width.bytes(self.count);
         let zero = match kind {
             0 => 8.0,
-            1 => self.value(&self.packed_zeros[column * row..][..row], block),
+            1 => self.value(&self.packed_zeros[column * zeros_len..][..zeros_len], block),
             _ => f64::from(self.zeros[column * self.count + block]),
         };
         let scale = f64::from(self.scales[column * self.count + block]);
-        (self.value(own, at % self.block) - zero) * scale
+        (self.value(bytes_of_block, depth_index % self.block) - zero) * scale
     }
 
+    /// Returns the product with rows of `depth` elements.
     fn expected(&self, kind: usize, x: &[f32], depth: usize) -> Vec<f64> {
         let rows = x.chunks(depth);
         let sum = |x: &[f32], column: usize| {
             let terms = x.iter().enumerate();
-            terms.map(|(at, x)| f64::from(*x) * self.number(kind, column, at)).sum::<f64>()
+            terms
+                .map(|(index, x)| f64::from(*x) * self.dequantized(kind, column, index))
+                .sum::<f64>()
         };
         rows.flat_map(|x| (0..self.columns).map(move |column| sum(x, column))).collect()
     }
@@ -89,8 +94,8 @@ fn products_match_dequantized_values() {
                         let mut y = Guarded::at_end(&vec![0.0; rows * columns]);
                         multiply_on(isa, &b, 0..columns, &a, &mut y, columns);
                         assert_near(&y, &expected, 1e-4);
-                        let all = dense(isa, &b, &a, rows);
-                        assert_near(&all, &expected, 1e-4);
+                        let product = multiply_dequantized(isa, &b, &a, rows);
+                        assert_near(&product, &expected, 1e-4);
                     }
                 }
             }
@@ -98,20 +103,20 @@ fn products_match_dequantized_values() {
     }
 }
 
-/// Computes the same by dequantizing first.
-fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
+/// Computes the product by dequantizing the right side first.
+fn multiply_dequantized(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
     let (depth, columns) = (b.depth(), b.columns);
-    let mut numbers = Guarded::at_end(&vec![0.0; columns * depth]);
-    dequantize_columns_on(isa, b, 0..columns, &mut numbers);
+    let mut dequantized = Guarded::at_end(&vec![0.0; columns * depth]);
+    dequantize_columns_on(isa, b, 0..columns, &mut dequantized);
     let mut packed = vec![0.0; packed_len(depth, columns)];
-    pack_b(&numbers, depth, Layout::Transposed, depth, columns, &mut packed);
+    pack_b(&dequantized, depth, Layout::Transposed, depth, columns, &mut packed);
     let mut y = vec![0.0; rows * columns];
     gemm(a, depth, rows, depth, &packed, columns, &mut y, columns, &Epilogue::default());
     y
 }
 
 #[test]
-fn single_columns_match_whole_products() {
+fn ranges_of_columns_match_whole_products() {
     let case = Case::new(Width::Four, 32, 3, 11);
     let b = Blocks::new(Width::Four, [32, 3, 11], &case.values, &case.scales, Zeros::Same(8.0));
     let b = b.unwrap();
@@ -125,17 +130,17 @@ fn single_columns_match_whole_products() {
 }
 
 #[test]
-fn slices_too_short_are_refused() {
+fn slices_that_are_too_short_are_refused() {
     let (values, scales) = (vec![0; 2 * 3 * 16], vec![0.0; 6]);
-    let new = |sizes, values, scales, zeros| {
+    let is_accepted = |sizes, values, scales, zeros| {
         Blocks::new(Width::Four, sizes, values, scales, zeros).is_some()
     };
-    assert!(new([32, 2, 3], &values, &scales, Zeros::Same(8.0)));
-    assert!(new([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 3])));
-    assert!(!new([32, 2, 3], &values[1..], &scales, Zeros::Same(8.0)));
-    assert!(!new([32, 2, 3], &values, &scales[1..], Zeros::Same(8.0)));
-    assert!(!new([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 2])));
-    assert!(!new([32, 2, 3], &values, &scales, Zeros::Floats(&[0.0; 5])));
-    assert!(!new([24, 2, 3], &values, &scales, Zeros::Same(8.0)));
-    assert!(!new([0, 2, 3], &values, &scales, Zeros::Same(8.0)));
+    assert!(is_accepted([32, 2, 3], &values, &scales, Zeros::Same(8.0)));
+    assert!(is_accepted([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 3])));
+    assert!(!is_accepted([32, 2, 3], &values[1..], &scales, Zeros::Same(8.0)));
+    assert!(!is_accepted([32, 2, 3], &values, &scales[1..], Zeros::Same(8.0)));
+    assert!(!is_accepted([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 2])));
+    assert!(!is_accepted([32, 2, 3], &values, &scales, Zeros::Floats(&[0.0; 5])));
+    assert!(!is_accepted([24, 2, 3], &values, &scales, Zeros::Same(8.0)));
+    assert!(!is_accepted([0, 2, 3], &values, &scales, Zeros::Same(8.0)));
 }

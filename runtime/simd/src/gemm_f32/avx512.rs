@@ -39,8 +39,8 @@ macro_rules! finish {
                 for (v, sum) in row.iter_mut().enumerate() {
                     let address = $tile.add.wrapping_add(i * $tile.ld_add + v * LANES);
                     // SAFETY: lanes outside the mask are not read, the others are inside the slice.
-                    *sum =
-                        _mm512_add_ps(*sum, unsafe { _mm512_maskz_loadu_ps($masks[v], address) });
+                    let addend = unsafe { _mm512_maskz_loadu_ps($masks[v], address) };
+                    *sum = _mm512_add_ps(*sum, addend);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Every instruction set compared with a naive product of gathered rows.
+//! Compares indirect products with a naive product of gathered rows, on every instruction set.
 
 use super::*;
 use crate::indirect::PADDING;
@@ -23,24 +23,25 @@ fn dense() -> RowMap {
     RowMap::lines(usize::MAX, 0)
 }
 
-/// Returns pseudo-random entries.
+/// Returns pseudo-random table entries, some of which are out of range.
 fn entries(len: usize, pixels: usize) -> Vec<u32> {
-    let odd = [PADDING, pixels as u32, PADDING - 1, pixels as u32 + 1, 1 << 31];
+    let out_of_range = [PADDING, pixels as u32, PADDING - 1, pixels as u32 + 1, 1 << 31];
     let entry = |(i, x): (usize, f32)| match i % 7 {
-        0 => odd[i / 7 % odd.len()],
+        0 => out_of_range[i / 7 % out_of_range.len()],
         _ => ((x.abs() * 1e6) as usize % pixels.max(1)) as u32,
     };
     noise(len).into_iter().enumerate().map(entry).collect()
 }
 
-/// Runs the case with the kernels of an instruction set on fenced memory, and compares each element.
+/// Runs the case with the kernels of an instruction set, on slices next to protected pages, and compares each element.
 fn check(kernels: &MicroKernels, case: Case) {
     let Case { pixels, lda, m, taps, channels, groups, n, row_map } = case;
-    let (all, cols, k) = (groups * channels, groups * n, taps * channels);
+    let (all_channels, cols, k) = (groups * channels, groups * n, taps * channels);
     let ldc = cols + 1;
-    let mut a = Guarded::at_end(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
+    let mut a =
+        Guarded::at_end(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all_channels }));
     let mut table = Guarded::at_end(&entries(m * taps, pixels));
-    let mut zeros = Guarded::at_end(&vec![0.0; all]);
+    let mut zeros = Guarded::at_end(&vec![0.0; all_channels]);
     let b = noise(groups * k * n);
     let len = kernels.packed_len(k, n);
     let mut packed = Guarded::at_end(&vec![f32::NAN; groups * len]);
@@ -48,9 +49,9 @@ fn check(kernels: &MicroKernels, case: Case) {
         let b = &b[group * k * n..][..k * n];
         kernels.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
     }
-    let places: Vec<usize> = (0..m).map(|row| row_map.row_of_c(row).unwrap()).collect();
-    let last = places.iter().max().unwrap() * ldc + cols;
-    let mut c = Guarded::at_end(&vec![-7.5; last]);
+    let c_rows: Vec<usize> = (0..m).map(|row| row_map.row_of_c(row).unwrap()).collect();
+    let c_len = c_rows.iter().max().unwrap() * ldc + cols;
+    let mut c = Guarded::at_end(&vec![-7.5; c_len]);
     let indirect = IndirectA {
         a: a.slice(),
         lda,
@@ -62,11 +63,11 @@ fn check(kernels: &MicroKernels, case: Case) {
         row_map,
     };
     kernels.igemm(&indirect, m, packed.slice(), n, c.slice(), ldc, &Epilogue::default());
-    let mut expected = vec![None; last];
-    for (row, place) in places.iter().enumerate() {
+    let mut expected = vec![None; c_len];
+    for (row, c_row) in c_rows.iter().enumerate() {
         for col in 0..cols {
             let (group, j) = (col / n, col % n);
-            let (mut sum, mut size) = (0.0, 0.0);
+            let (mut sum, mut magnitude) = (0.0, 0.0);
             for l in 0..k {
                 let (tap, channel) = (l / channels, l % channels);
                 let entry = table[row * taps + tap];
@@ -76,10 +77,10 @@ fn check(kernels: &MicroKernels, case: Case) {
                     let a = a[pixel * lda + group * channels + channel];
                     let product = f64::from(a) * f64::from(b[(group * k + l) * n + j]);
                     sum += product;
-                    size += product.abs();
+                    magnitude += product.abs();
                 }
             }
-            expected[place * ldc + col] = Some((sum, (k as f64 + 3.0) * 1.2e-7 * size));
+            expected[c_row * ldc + col] = Some((sum, (k as f64 + 3.0) * 1.2e-7 * magnitude));
         }
     }
     for (i, (&actual, expected)) in c.iter().zip(expected).enumerate() {
@@ -96,13 +97,13 @@ fn check(kernels: &MicroKernels, case: Case) {
     }
 }
 
-fn every_form() -> impl Iterator<Item = &'static MicroKernels> {
+fn all_kernels() -> impl Iterator<Item = &'static MicroKernels> {
     Isa::available().iter().map(|&isa| kernels(isa))
 }
 
 #[test]
 fn padding_entries_read_zeros() {
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         for pixels in [0, 1, 2, 50] {
             for (taps, channels) in [(1, 1), (3, 5), (9, 16), (5, 33)] {
                 for lda in [channels * 2, channels * 2 + 3] {
@@ -119,7 +120,7 @@ fn padding_entries_read_zeros() {
 
 #[test]
 fn pixels_may_overlap() {
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         for lda in [0, 1, 3] {
             let case = Case {
                 pixels: 40,
@@ -137,8 +138,8 @@ fn pixels_may_overlap() {
 }
 
 #[test]
-fn any_number_of_taps_is_right() {
-    for kernels in every_form() {
+fn any_number_of_taps_gives_the_product() {
+    for kernels in all_kernels() {
         for taps in [63, 64, 65, 127, 129, 500, 3000] {
             for m in [1, 40, 70] {
                 let row_map = RowMap::lines(7, 3);
@@ -152,8 +153,8 @@ fn any_number_of_taps_is_right() {
 }
 
 #[test]
-fn rows_are_written_in_the_given_order() {
-    for kernels in every_form() {
+fn rows_are_written_where_the_row_map_says() {
+    for kernels in all_kernels() {
         for width in [1, 2, 7, 14, 16, 33, 3000] {
             for first in [0, 1, 20] {
                 for steps in [[500, 100, 1], [40 * width, 2 * width, 2], [9 * width, width, 1]] {
@@ -177,7 +178,7 @@ fn rows_are_written_in_the_given_order() {
 
 #[test]
 fn non_finite_values_reach_only_rows_that_read_them() {
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         for value in [f32::NAN, f32::INFINITY] {
             let mut a = vec![0.5; 20 * 4];
             a[9 * 4 + 1] = value;
@@ -208,9 +209,9 @@ fn non_finite_values_reach_only_rows_that_read_them() {
 }
 
 #[test]
-fn slices_too_short_for_gathered_rows_are_refused() {
+fn slices_that_are_too_short_for_gathered_rows_are_refused() {
     let packed_len = packed_len(6, 9);
-    let refused = |table: usize, zeros: usize, packed: usize, c: usize, residual: usize| {
+    let is_refused = |table: usize, zeros: usize, packed: usize, c: usize, residual: usize| {
         std::panic::catch_unwind(|| {
             let (a, table, zeros) = ([0.0; 12], vec![0; table], vec![0.0; zeros]);
             let (packed, residual, mut c) = (vec![0.0; packed], vec![0.0; residual], vec![0.0; c]);
@@ -232,10 +233,10 @@ fn slices_too_short_for_gathered_rows_are_refused() {
         })
         .is_err()
     };
-    assert!(!refused(8, 3, packed_len, 45, 45));
-    assert!(refused(7, 3, packed_len, 45, 45));
-    assert!(refused(8, 2, packed_len, 45, 45));
-    assert!(refused(8, 3, packed_len - 1, 45, 45));
-    assert!(refused(8, 3, packed_len, 44, 45));
-    assert!(refused(8, 3, packed_len, 45, 44));
+    assert!(!is_refused(8, 3, packed_len, 45, 45));
+    assert!(is_refused(7, 3, packed_len, 45, 45));
+    assert!(is_refused(8, 2, packed_len, 45, 45));
+    assert!(is_refused(8, 3, packed_len - 1, 45, 45));
+    assert!(is_refused(8, 3, packed_len, 44, 45));
+    assert!(is_refused(8, 3, packed_len, 45, 44));
 }

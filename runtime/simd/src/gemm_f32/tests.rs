@@ -1,32 +1,34 @@
-//! Every instruction set compared with a naive product.
+//! Compares products with a naive product, on every instruction set.
 #![expect(clippy::float_cmp, reason = "numbers that are exact, or infinite")]
 
 use super::*;
 use crate::testing::Guarded;
 use crate::testing::noise;
 
-/// Zero, one, primes, and either side of a register, a panel and a block of rows.
+// Zero, one, primes, and either side of a register, a panel and a block of rows.
 const ROWS: &[usize] = &[1, 2, 3, 5, 6, 7, 8, 9, 13, 15, 16, 17, 25, 31];
 const COLS: &[usize] =
     &[1, 2, 7, 8, 9, 15, 16, 17, 23, 31, 33, 47, 48, 49, 63, 64, 65, 80, 96, 97, 127, 131];
 const DEPTHS: &[usize] = &[0, 1, 2, 3, 4, 5, 7, 16, 31];
 
-/// A product: sizes, and the gaps between rows.
+/// A product: its sizes, layout and epilogue.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     m: usize,
     k: usize,
     n: usize,
+    /// Elements between rows.
     gap: usize,
     layout: Layout,
-    with: (bool, bool),
+    /// Whether the epilogue adds a bias, and a residual.
+    addends: (bool, bool),
     activation: Activation,
 }
 
 impl Case {
     fn plain(m: usize, k: usize, n: usize) -> Self {
         let activation = Activation::None;
-        Self { m, k, n, gap: 0, layout: Layout::Rows, with: (false, false), activation }
+        Self { m, k, n, gap: 0, layout: Layout::Rows, addends: (false, false), activation }
     }
 }
 
@@ -61,27 +63,26 @@ fn activate(activation: Activation, x: f64) -> f64 {
 
 /// Computes erf by its series where that converges fast, else by its continued fraction.
 fn erf(x: f64) -> f64 {
-    let z = x.abs();
-    let value = if z < 2.5 {
-        let (mut term, mut sum) = (z, z);
+    let magnitude = x.abs();
+    let value = if magnitude < 2.5 {
+        let (mut term, mut sum) = (magnitude, magnitude);
         for i in 1..60 {
-            term *= -z * z / f64::from(i);
+            term *= -magnitude * magnitude / f64::from(i);
             sum += term / f64::from(2 * i + 1);
         }
         sum * 2.0 / std::f64::consts::PI.sqrt()
     } else {
-        let fraction = (1..60).rev().fold(0.0, |below, i| f64::from(i) / 2.0 / (z + below));
-        1.0 - (-z * z).exp() / (z + fraction) / std::f64::consts::PI.sqrt()
+        let fraction = (1..60).rev().fold(0.0, |tail, i| f64::from(i) / 2.0 / (magnitude + tail));
+        1.0 - (-magnitude * magnitude).exp() / (magnitude + fraction) / std::f64::consts::PI.sqrt()
     };
     value.copysign(x)
 }
 
-/// Runs the case with the kernels of an instruction set on fenced memory, and compares each element. A sum of `k`
-/// products is off by at most `(k + 3) eps sum |a b|`, including bias and residual; activations have slopes up to 1.2
-/// and an error of their own.
-/// 1.2, and their own error on top.
+/// Runs the case with the kernels of an instruction set, on slices next to protected pages, and compares each element.
+/// The error of a sum of `k` products is at most `(k + 3) eps sum |a b|`, including bias and residual. Activations have
+/// slopes up to 1.2, and an error of their own.
 fn check(kernels: &MicroKernels, case: Case) {
-    let Case { m, k, n, gap, layout, with, activation } = case;
+    let Case { m, k, n, gap, layout, addends, activation } = case;
     let (lda, ldc, ldr) = (k + gap, n + gap, n + 2 * gap);
     let (b_rows, b_cols) = if layout == Layout::Rows { (k, n) } else { (n, k) };
     let ldb = b_cols + gap;
@@ -96,33 +97,33 @@ fn check(kernels: &MicroKernels, case: Case) {
     let mut packed = Guarded::at_end(&vec![f32::NAN; kernels.packed_len(k, n)]);
     kernels.pack_b(Guarded::at_end(&b).slice(), ldb, layout, k, n, packed.slice());
     let mut c = Guarded::at_end(&vec![-7.5; len(m, n, ldc)]);
-    let (mut fenced_a, mut fenced_bias, mut fenced_residual) =
+    let (mut guarded_a, mut guarded_bias, mut guarded_residual) =
         (Guarded::at_end(&a), Guarded::at_end(&bias), Guarded::at_end(&residual));
     let epilogue = Epilogue {
-        bias: with.0.then_some(fenced_bias.slice()),
-        residual: with.1.then_some((fenced_residual.slice(), ldr)),
+        bias: addends.0.then_some(guarded_bias.slice()),
+        residual: addends.1.then_some((guarded_residual.slice(), ldr)),
         activation,
     };
-    kernels.gemm(fenced_a.slice(), lda, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
+    kernels.gemm(guarded_a.slice(), lda, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
 
-    for (at, &actual) in c.slice().iter().enumerate() {
-        let (i, j) = (at / ldc, at % ldc);
+    for (index, &actual) in c.slice().iter().enumerate() {
+        let (i, j) = (index / ldc, index % ldc);
         if j >= n {
             assert_eq!(actual.to_bits(), (-7.5f32).to_bits(), "gap after row {i} of {case:?}");
             continue;
         }
         let mut sum = 0.0;
-        let mut size = 0.0;
-        let mut add = |x: f64| (sum += x, size += x.abs());
+        let mut magnitude = 0.0;
+        let mut add = |x: f64| (sum += x, magnitude += x.abs());
         for l in 0..k {
             let b = if layout == Layout::Rows { b[l * ldb + j] } else { b[j * ldb + l] };
             add(f64::from(a[i * lda + l]) * f64::from(b));
         }
-        with.0.then(|| add(bias[j].into()));
-        with.1.then(|| add(residual[i * ldr + j].into()));
+        addends.0.then(|| add(bias[j].into()));
+        addends.1.then(|| add(residual[i * ldr + j].into()));
         let expected = activate(activation, sum);
         let eps = f64::from(f32::EPSILON);
-        let bound = 1.2 * (k as f64 + 3.0) * eps * size + 4.0 * eps * expected.abs();
+        let bound = 1.2 * (k as f64 + 3.0) * eps * magnitude + 4.0 * eps * expected.abs();
         let bound = if activation == Activation::Gelu { bound + 3e-7 * sum.abs() } else { bound };
         let error = (f64::from(actual) - expected).abs();
         assert!(
@@ -132,13 +133,13 @@ fn check(kernels: &MicroKernels, case: Case) {
     }
 }
 
-fn every_form() -> impl Iterator<Item = &'static MicroKernels> {
+fn all_kernels() -> impl Iterator<Item = &'static MicroKernels> {
     Isa::available().iter().map(|&isa| kernels(isa))
 }
 
 #[test]
-fn products_are_right_at_every_remainder() {
-    for kernels in every_form() {
+fn products_match_for_partial_tiles() {
+    for kernels in all_kernels() {
         for &m in ROWS {
             for &n in COLS {
                 for &k in DEPTHS {
@@ -150,20 +151,20 @@ fn products_are_right_at_every_remainder() {
 }
 
 #[test]
-fn products_are_right_when_depth_and_rows_come_in_blocks() {
-    for kernels in every_form() {
+fn products_of_several_blocks_match() {
+    for kernels in all_kernels() {
         for (m, k, n) in [(17, 385, 50), (23, 769, 17), (64, 1153, 65), (9, 2000, 5), (1, 1001, 99)]
         {
-            for with in [(false, false), (true, true)] {
-                check(kernels, Case { gap: 3, with, ..Case::plain(m, k, n) });
+            for addends in [(false, false), (true, true)] {
+                check(kernels, Case { gap: 3, addends, ..Case::plain(m, k, n) });
             }
         }
-        check(kernels, Case { gap: 1, with: (true, true), ..Case::plain(1100, 9, 19) });
+        check(kernels, Case { gap: 1, addends: (true, true), ..Case::plain(1100, 9, 19) });
     }
 }
 
 #[test]
-fn epilogues_and_strides_are_right() {
+fn products_with_epilogues_and_strides_match() {
     let activations = [
         Activation::None,
         Activation::Relu,
@@ -172,13 +173,13 @@ fn epilogues_and_strides_are_right() {
         Activation::Silu,
         Activation::Gelu,
     ];
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         for activation in activations {
             for layout in [Layout::Rows, Layout::Transposed] {
-                for with in [(false, false), (true, false), (false, true), (true, true)] {
+                for addends in [(false, false), (true, false), (false, true), (true, true)] {
                     for (m, k, n) in [(1, 37, 61), (11, 6, 64), (29, 401, 53)] {
                         for gap in [0, 5] {
-                            check(kernels, Case { m, k, n, gap, layout, with, activation });
+                            check(kernels, Case { m, k, n, gap, layout, addends, activation });
                         }
                     }
                 }
@@ -189,7 +190,7 @@ fn epilogues_and_strides_are_right() {
 
 #[test]
 fn columns_divided_among_threads_match_the_whole() {
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         for (m, k, n, gap) in
             [(2, 64, 131, 0), (7, 33, 256, 5), (17, 900, 97, 1), (3, 0, 70, 2), (1, 5, 1, 0)]
         {
@@ -213,7 +214,7 @@ fn columns_divided_among_threads_match_the_whole() {
                 let (packed, c) = (&packed[first * k..], &mut expected[first..]);
                 kernels.gemm(&a, lda, m, k, packed, width, c, ldc, &epilogue);
             }
-            // On two threads: exactly as often as required, too seldom, and too often.
+            // On two threads, with the required number of calls, too few, and too many.
             for calls in [|n: usize| n, |_| 0, |n| n + 3] {
                 let mut c = Guarded::at_end(&vec![-7.5; len(n, ldc)]);
                 let run = |count: usize, chunk: &(dyn Fn() + Sync)| {
@@ -232,34 +233,35 @@ fn columns_divided_among_threads_match_the_whole() {
 }
 
 #[test]
-fn random_shapes_are_right() {
-    for kernels in every_form() {
+fn products_of_random_shapes_match() {
+    for kernels in all_kernels() {
         for numbers in noise(300).chunks_exact(3) {
             let [m, k, n] = [0, 1, 2].map(|i| (numbers[i].abs() * 90.0) as usize);
             check(
                 kernels,
-                Case { gap: k % 3, with: (m % 2 == 0, n % 2 == 0), ..Case::plain(m, k, n) },
+                Case { gap: k % 3, addends: (m % 2 == 0, n % 2 == 0), ..Case::plain(m, k, n) },
             );
         }
     }
 }
 
 #[test]
-fn curves_are_right_over_their_whole_range() {
-    for kernels in every_form() {
+fn silu_and_gelu_match_over_their_whole_range() {
+    for kernels in all_kernels() {
         let x: Vec<f32> = noise(4000).iter().map(|x| x * x * x * 100.0).collect();
         let x =
             [&x[..], &[0.0, -0.0, 1e-30, -1e-30, 88.0, 95.0, -86.0, 1e30, f32::INFINITY]].concat();
-        let mut one = vec![0.0; kernels.packed_len(1, 1)];
-        kernels.pack_b(&[1.0], 1, Layout::Rows, 1, 1, &mut one);
+        let mut packed_one = vec![0.0; kernels.packed_len(1, 1)];
+        kernels.pack_b(&[1.0], 1, Layout::Rows, 1, 1, &mut packed_one);
         for activation in [Activation::Silu, Activation::Gelu] {
             let mut y = vec![0.0; x.len()];
             let epilogue = Epilogue { activation, ..Epilogue::default() };
-            kernels.gemm(&x, 1, x.len(), 1, &one, 1, &mut y, 1, &epilogue);
+            kernels.gemm(&x, 1, x.len(), 1, &packed_one, 1, &mut y, 1, &epilogue);
             for (&x, &y) in x.iter().zip(&y) {
                 let expected = activate(activation, x.into());
-                let own = if activation == Activation::Gelu { 3e-7 * x.abs() } else { 0.0 };
-                let bound = 5e-7 * expected.abs() + f64::from(own) + 3e-37;
+                let absolute_error =
+                    if activation == Activation::Gelu { 3e-7 * x.abs() } else { 0.0 };
+                let bound = 5e-7 * expected.abs() + f64::from(absolute_error) + 3e-37;
                 let error = f64::from(y) - expected;
                 assert!(y == expected as f32 || error.abs() <= bound, "{activation:?}({x}) is {y}");
             }
@@ -269,7 +271,7 @@ fn curves_are_right_over_their_whole_range() {
 
 #[test]
 fn non_finite_values_stay_in_their_row() {
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         for (m, k, n) in [(9, 21, 70), (1, 21, 70), (30, 800, 33)] {
             let b = vec![1.0; k * n];
             let mut packed = vec![0.0; kernels.packed_len(k, n)];
@@ -290,25 +292,28 @@ fn non_finite_values_stay_in_their_row() {
                 let mut c = vec![0.0; m * n];
                 let epilogue = Epilogue { activation, ..Epilogue::default() };
                 kernels.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
-                let (others, row) = c.split_at((m - 1) * n);
-                assert!(others.iter().all(|x| x.is_finite()), "{activation:?}");
-                let same =
+                let (other_rows, last_row) = c.split_at((m - 1) * n);
+                assert!(other_rows.iter().all(|x| x.is_finite()), "{activation:?}");
+                let is_expected =
                     |x: &f32| x.to_bits() == value.to_bits() || (x.is_nan() && value.is_nan());
-                assert!(row.iter().all(same), "{activation:?} of {value} in {row:?}");
+                assert!(
+                    last_row.iter().all(is_expected),
+                    "{activation:?} of {value} in {last_row:?}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn depth_zero_gives_the_epilogue() {
-    for kernels in every_form() {
+fn products_of_depth_zero_are_the_bias() {
+    for kernels in all_kernels() {
         let mut c = [1.0; 6];
-        let bias = Epilogue { bias: Some(&[2.0, -3.0]), ..Epilogue::default() };
-        kernels.gemm(&[], 0, 3, 0, &[], 2, &mut c, 2, &bias);
+        let epilogue = Epilogue { bias: Some(&[2.0, -3.0]), ..Epilogue::default() };
+        kernels.gemm(&[], 0, 3, 0, &[], 2, &mut c, 2, &epilogue);
         assert_eq!(c, [2.0, -3.0, 2.0, -3.0, 2.0, -3.0]);
-        kernels.gemm(&[], 4, 0, 4, &vec![0.0; kernels.packed_len(4, 2)], 2, &mut [], 2, &bias);
-        kernels.gemm(&[0.0; 12], 4, 3, 4, &[], 0, &mut [], 0, &bias);
+        kernels.gemm(&[], 4, 0, 4, &vec![0.0; kernels.packed_len(4, 2)], 2, &mut [], 2, &epilogue);
+        kernels.gemm(&[0.0; 12], 4, 3, 4, &[], 0, &mut [], 0, &epilogue);
     }
 }
 
@@ -338,8 +343,8 @@ fn batched_products_match_single_products() {
 }
 
 #[test]
-fn slices_too_short_are_refused() {
-    let refused = |a: usize, packed: usize, c: usize, bias: usize, residual: usize| {
+fn slices_that_are_too_short_are_refused() {
+    let is_refused = |a: usize, packed: usize, c: usize, bias: usize, residual: usize| {
         std::panic::catch_unwind(|| {
             let (bias, residual) = (vec![0.0; bias], vec![0.0; residual]);
             let epilogue = Epilogue {
@@ -353,23 +358,23 @@ fn slices_too_short_are_refused() {
         .is_err()
     };
     let packed = packed_len(4, 9);
-    assert!(!refused(12, packed, 27, 9, 27));
-    assert!(refused(11, packed, 27, 9, 27));
-    assert!(refused(12, packed - 1, 27, 9, 27));
-    assert!(refused(12, packed, 26, 9, 27));
-    assert!(refused(12, packed, 27, 8, 27));
-    assert!(refused(12, packed, 27, 9, 26));
+    assert!(!is_refused(12, packed, 27, 9, 27));
+    assert!(is_refused(11, packed, 27, 9, 27));
+    assert!(is_refused(12, packed - 1, 27, 9, 27));
+    assert!(is_refused(12, packed, 26, 9, 27));
+    assert!(is_refused(12, packed, 27, 8, 27));
+    assert!(is_refused(12, packed, 27, 9, 26));
 }
 
 #[test]
-fn products_make_no_thread_heap_calls() {
+fn products_make_no_heap_calls() {
     let (m, k, n) = (33, 500, 70);
     let (a, b) = (noise(m * k), noise(k * n));
-    for kernels in every_form() {
+    for kernels in all_kernels() {
         let mut packed = vec![0.0; kernels.packed_len(k, n)];
         let mut c = vec![0.0; m * n];
         let epilogue = Epilogue { activation: Activation::Silu, ..Epilogue::default() };
-        // Other tests may allocate meanwhile, if the count is not per thread.
+        // The first run may allocate, while it detects the instruction set.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             kernels.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
@@ -392,7 +397,7 @@ fn products_may_be_deeper_than_a_block() {
 }
 
 #[test]
-fn pieces_of_columns_are_packed_matrices() {
+fn chunks_of_columns_are_packed_matrices() {
     const DEPTH: usize = 19;
     for &isa in Isa::available() {
         let kernels = kernels(isa);

@@ -1,7 +1,8 @@
-//! AMX micro-kernels. An instruction multiplies 16 rows of 64 values by 16 columns, at eight times the rate of AVX-512.
+//! AMX micro-kernels of quantized products. An instruction multiplies 16 rows of 64 values by 16 columns, at eight
+//! times the rate of AVX-512.
 //!
-//! The tile registers process 16 rows of a panel at a time, for some steps of 64 along the depth. In between, AVX-512
-//! packs the values of the next rows and finishes the previous ones, so that both units stay busy.
+//! The tile registers process 16 rows of a panel at a time. A step is 64 values of the depth. Between steps, AVX-512
+//! instructions pack the values of the next rows and write the previous rows, so that both units stay busy.
 
 #![expect(
     clippy::inline_always,
@@ -37,9 +38,10 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
 
 /// Groups of 4 values per step.
 const GROUPS: usize = STEP / 4;
-/// Rows multiplied for the same steps before moving on, so that the weights of these steps stay in the first-level
-/// cache.
+/// Rows that are multiplied for the same steps before the next steps, so that the weights of these steps stay in the
+/// first-level cache.
 const ROWS: usize = 128;
+/// The most steps of such a part.
 const STEPS: usize = 6;
 const _: () = assert!(ROWS.is_power_of_two() && TILE.is_power_of_two());
 
@@ -53,6 +55,8 @@ struct Scratch {
     weights: [[i8; LINE]; GROUPS * MAX_VECTORS],
 }
 
+/// Computes the sums of tiles and writes them to `out`.
+///
 /// # Safety
 ///
 /// The machine supports [`super::Isa::Amx`], this thread is between `configure` and `release`, the pointers of
@@ -65,10 +69,10 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     // `out` is valid for its rows of the columns.
     unsafe {
         match tile.vectors {
-            1 => Run::<1>::new(&tile, &mut scratch).all(columns, out, stride),
-            2 => Run::<2>::new(&tile, &mut scratch).all(columns, out, stride),
-            3 => Run::<3>::new(&tile, &mut scratch).all(columns, out, stride),
-            _ => Run::<4>::new(&tile, &mut scratch).all(columns, out, stride),
+            1 => Run::<1>::new(&tile, &mut scratch).all_rows(columns, out, stride),
+            2 => Run::<2>::new(&tile, &mut scratch).all_rows(columns, out, stride),
+            3 => Run::<3>::new(&tile, &mut scratch).all_rows(columns, out, stride),
+            _ => Run::<4>::new(&tile, &mut scratch).all_rows(columns, out, stride),
         }
     }
 }
@@ -82,8 +86,8 @@ struct Run<'a, const VECTORS: usize> {
     /// Rows at the end whose steps would read past the last value.
     spare: usize,
     sums: *mut Row,
-    /// Mask that maps a row to its sums: its position among `ROWS` rows, or among `TILE` if no sums are kept for a
-    /// later part.
+    /// The mask that maps a row to its index in `sums`: its position among `ROWS` rows, or among `TILE` rows if the
+    /// depth has one part, so that sums need not be kept for a later part.
     row_mask: usize,
     packed_a: [*mut [TileRows; STEPS]; 2],
     /// Weights of the last step, if incomplete.
@@ -103,29 +107,29 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     /// The pointers of `tile` are valid as [`Tile`] requires.
     unsafe fn new(tile: &'a Tile, scratch: &'a mut MaybeUninit<Scratch>) -> Self {
         let groups = tile.taps * (tile.groups + usize::from(tile.tail > 0));
-        let (whole, rest) = (groups / GROUPS, groups % GROUPS);
+        let (whole, remaining) = (groups / GROUPS, groups % GROUPS);
         let steps = groups.div_ceil(GROUPS);
-        let over = steps * STEP - tile.taps * (tile.groups * 4 + tile.tail);
+        let excess_values = steps * STEP - tile.taps * (tile.groups * 4 + tile.tail);
         let scratch = scratch.as_mut_ptr();
         // SAFETY: these are places of the scratch.
         let (sums, packed_a, weights) = unsafe {
             let packed_a = &raw mut (*scratch).packed_a;
             ((&raw mut (*scratch).sums), packed_a, (&raw mut (*scratch).weights).cast::<i8>())
         };
-        if rest > 0 {
+        if remaining > 0 {
             let line = VECTORS * LINE;
             let from = tile.b.wrapping_add(whole * GROUPS * line);
             // SAFETY: the panel has the rest of the groups, and the scratch has room for all of a step.
             unsafe {
-                from.copy_to_nonoverlapping(weights, rest * line);
-                weights.add(rest * line).write_bytes(0, (GROUPS - rest) * line);
+                from.copy_to_nonoverlapping(weights, remaining * line);
+                weights.add(remaining * line).write_bytes(0, (GROUPS - remaining) * line);
             }
         }
         Self {
             tile,
             steps,
             whole,
-            spare: over.div_ceil(tile.stride.max(1)),
+            spare: excess_values.div_ceil(tile.stride.max(1)),
             sums: sums.cast(),
             row_mask: if steps > STEPS { ROWS - 1 } else { TILE - 1 },
             packed_a: [packed_a.cast(), packed_a.cast::<[TileRows; STEPS]>().wrapping_add(1)],
@@ -133,12 +137,14 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
+    /// Computes all rows.
+    ///
     /// # Safety
     ///
-    /// As of [`tiles`].
+    /// As for [`tiles`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn all(&self, columns: &Columns, out: Out, stride: usize) {
-        let each = self.steps.div_ceil(self.steps.div_ceil(STEPS));
+    unsafe fn all_rows(&self, columns: &Columns, out: Out, stride: usize) {
+        let steps_per_part = self.steps.div_ceil(self.steps.div_ceil(STEPS));
         // Remaining range of the next panel to prefetch.
         let mut prefetch = self.tile.prefetch;
         for top in (0..self.tile.rows).step_by(ROWS) {
@@ -153,8 +159,8 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 top,
                 rows: top..top,
             };
-            for first in (0..self.steps).step_by(each) {
-                let steps = first..(first + each).min(self.steps);
+            for first in (0..self.steps).step_by(steps_per_part) {
+                let steps = first..(first + steps_per_part).min(self.steps);
                 // SAFETY: the tile registers are configured; the rows and steps are those of the tile, and fit the
                 // scratch.
                 unsafe { self.part(rows.clone(), steps, &mut epilogue, &mut prefetch) }
@@ -164,11 +170,11 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
-    /// Adds the products of some steps of some rows, and finishes those rows after their last step.
+    /// Adds the products of a range of steps for a range of rows, and writes the rows after their last step.
     ///
     /// # Safety
     ///
-    /// As of [`tiles`]; the rows and the steps are of the tile, and fit the scratch.
+    /// As for [`tiles`]; the rows and the steps are of the tile, and fit the scratch.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn part(
@@ -189,7 +195,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
             }
             for (i, row) in rows.clone().step_by(TILE).enumerate() {
                 let sums = self.sums.add((row - rows.start) & self.row_mask);
-                let left = self.left(row, steps.start, self.packed_a[i % 2]);
+                let lhs = self.lhs(row, steps.start, self.packed_a[i % 2]);
                 let next = row + TILE;
                 let mut pack = if next < rows.end { self.pack(next, steps.start) } else { None };
                 if steps.start == 0 {
@@ -198,8 +204,8 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                     registers::load::<VECTORS>(sums.cast(), size_of::<Row>());
                 }
                 for s in 0..count {
-                    let at = left.first.wrapping_add(s * left.step);
-                    registers::step::<VECTORS>(at, left.stride, self.weights(steps.start + s));
+                    let address = lhs.first.wrapping_add(s * lhs.step);
+                    registers::step::<VECTORS>(address, lhs.stride, self.weights(steps.start + s));
                     if let Some(pack) = &mut pack {
                         pack.step(&mut (*self.packed_a[(i + 1) % 2])[s]);
                     } else if self.tile.table.is_null() {
@@ -231,35 +237,35 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
-    /// Whether 16 rows from `row` on can be read in place.
+    /// Returns whether 16 rows from `row` on can be read in place.
     fn is_ready(&self, row: usize) -> bool {
         self.tile.table.is_null() && row + TILE + self.spare <= self.tile.rows
     }
 
-    /// Returns the packing that 16 rows need, if any.
+    /// Returns the packing of 16 rows from a step on, or `None` if they can be read in place.
     fn pack(&self, row: usize, step: usize) -> Option<PackA<'a>> {
         (!self.is_ready(row)).then(|| PackA::new(self.tile, row, step))
     }
 
-    /// Returns the position of 16 rows: in place, or in their copy.
-    fn left(&self, row: usize, step: usize, copied: *mut [TileRows; STEPS]) -> Lhs {
+    /// Returns the position of 16 rows: in place, or in their packed copy.
+    fn lhs(&self, row: usize, step: usize, packed: *mut [TileRows; STEPS]) -> Lhs {
         if self.is_ready(row) {
             let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
             Lhs { first, stride: self.tile.stride, step: STEP }
         } else {
-            Lhs { first: copied.cast::<u8>(), stride: STEP, step: size_of::<TileRows>() }
+            Lhs { first: packed.cast::<u8>(), stride: STEP, step: size_of::<TileRows>() }
         }
     }
 
-    /// Prefetches the values of a step of 16 rows, because the hardware does not recognize distant rows as a stream.
+    /// Prefetches the values of a step of 16 rows, because the hardware does not recognize rows far apart as a stream.
     #[inline(always)]
     fn fetch(&self, row: usize, step: usize) {
         // The rows may not exist, and their addresses may overflow.
-        let place = |row: usize| row.wrapping_mul(self.tile.stride).wrapping_add(step * STEP);
+        let offset = |row: usize| row.wrapping_mul(self.tile.stride).wrapping_add(step * STEP);
         for i in 0..TILE {
-            let at = self.tile.a.wrapping_add(place(row + i));
+            let address = self.tile.a.wrapping_add(offset(row + i));
             // SAFETY: a prefetch hint accesses no memory.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! AVX2 micro-kernels: values are widened to 16 bits, so that products do not saturate; sums are modulo 2^32.
+//! AVX2 micro-kernels of quantized products. Values are widened to 16 bits, so that products do not saturate; sums are
+//! modulo 2^32.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the intrinsics have names of their own")
@@ -20,6 +21,8 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     fallback: None,
 };
 
+/// Computes the sums of tiles and writes them to `out`.
+///
 /// # Safety
 ///
 /// The machine supports [`super::Isa::Avx2`], the pointers of `tile` are valid as [`Tile`] requires, and
@@ -54,7 +57,7 @@ unsafe fn reach(table: &[u32]) -> (u32, bool) {
     requant::reach(table)
 }
 
-/// Adds the products to the sums.
+/// Adds the products of a tile to its sums.
 ///
 /// # Safety
 ///
@@ -89,7 +92,6 @@ type Totals<const ROWS: usize> = [[__m256i; 2]; ROWS];
 /// As of [`multiply`]; `ROWS` rows from `row` on are within the tile, and so are the columns.
 #[target_feature(enable = "avx2")]
 unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: &mut Accumulators) {
-    // The columns are within the tile.
     let mut b = tile.b.wrapping_add(vector * LINE);
     let mut totals: Totals<ROWS> = [[_mm256_setzero_si256(); 2]; ROWS];
     for tap in 0..tile.taps {
@@ -98,17 +100,17 @@ unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: 
             std::array::from_fn(|i| unsafe { tile.tap_ptr(row + i, tap) });
         for _ in 0..tile.groups {
             // SAFETY: `Tile` guarantees that these four values of each row are readable.
-            let fours = std::array::from_fn(|i| unsafe { a[i].cast::<i32>().read_unaligned() });
+            let groups = std::array::from_fn(|i| unsafe { a[i].cast::<i32>().read_unaligned() });
             // SAFETY: `Tile` guarantees that the group of weights is readable.
-            unsafe { group(fours, b, &mut totals) };
+            unsafe { group(groups, b, &mut totals) };
             a = a.map(|a| a.wrapping_add(4));
             b = b.wrapping_add(tile.vectors * LINE);
         }
         if tile.tail > 0 {
             // SAFETY: `Tile` guarantees that each row has `tail` more values.
-            let fours = a.map(|a| i32::from_le_bytes(unsafe { tile.tail(a) }));
+            let groups = a.map(|a| i32::from_le_bytes(unsafe { tile.tail(a) }));
             // SAFETY: as above.
-            unsafe { group(fours, b, &mut totals) };
+            unsafe { group(groups, b, &mut totals) };
             b = b.wrapping_add(tile.vectors * LINE);
         }
     }
@@ -117,8 +119,8 @@ unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: 
             let to = sums.0[row + i][vector * LANES + half * 8..][..8].as_mut_ptr();
             // SAFETY: these are eight sums.
             unsafe {
-                let before = _mm256_loadu_si256(to.cast());
-                _mm256_storeu_si256(to.cast(), _mm256_add_epi32(total, before));
+                let previous = _mm256_loadu_si256(to.cast());
+                _mm256_storeu_si256(to.cast(), _mm256_add_epi32(total, previous));
             }
         }
     }
@@ -132,18 +134,18 @@ unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: 
 /// Four weights for each of 16 columns are readable at `b`.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn group<const ROWS: usize>(fours: [i32; ROWS], b: *const i8, totals: &mut Totals<ROWS>) {
-    // SAFETY: as promised, this is half of the weights.
+unsafe fn group<const ROWS: usize>(groups: [i32; ROWS], b: *const i8, totals: &mut Totals<ROWS>) {
+    // SAFETY: the first half of the weights is readable at `b`.
     let low = unsafe { _mm256_loadu_si256(b.cast()) };
-    // SAFETY: as promised, this is the other half.
+    // SAFETY: the second half of the weights is readable `LINE / 2` bytes further.
     let high = unsafe { _mm256_loadu_si256(b.add(LINE / 2).cast()) };
     let even = |weights| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(weights));
     let evens = [even(low), even(high)];
     let odds = [_mm256_srai_epi16::<8>(low), _mm256_srai_epi16::<8>(high)];
     let mask = _mm256_set1_epi16(0xff);
     for i in 0..ROWS {
-        let four = _mm256_set1_epi32(fours[i]);
-        let (even, odd) = (_mm256_and_si256(four, mask), _mm256_srli_epi16::<8>(four));
+        let group = _mm256_set1_epi32(groups[i]);
+        let (even, odd) = (_mm256_and_si256(group, mask), _mm256_srli_epi16::<8>(group));
         for half in 0..2 {
             let sum = _mm256_add_epi32(totals[i][half], _mm256_madd_epi16(even, evens[half]));
             totals[i][half] = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, odds[half]));
@@ -164,36 +166,42 @@ unsafe fn quantized(
     (zero_point, flip): (i16, u8),
     stride: usize,
 ) {
-    // The order of lanes that packs leave in two vectors of 16 bits.
+    // The pack instructions work on each 128-bit half, so that the lanes must be reordered.
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     // Values are saturated as signed ones, and then converted to unsigned if necessary.
     let zero_point = _mm256_set1_epi16(zero_point - 128);
     let flip = _mm256_set1_epi8((flip ^ 128).cast_signed());
-    let most = _mm256_set1_ps(MAX_I32);
+    let max_i32 = _mm256_set1_ps(MAX_I32);
     for (row, sums) in sums.iter().enumerate() {
-        let numbers = sums.as_chunks::<32>().0.iter().zip(columns.scales.as_chunks::<32>().0);
-        for (part, (sums, scales)) in numbers.enumerate().take(columns.count.div_ceil(32)) {
-            let eight = |at: usize| {
+        let sums_and_scales =
+            sums.as_chunks::<32>().0.iter().zip(columns.scales.as_chunks::<32>().0);
+        for (vector, (sums, scales)) in sums_and_scales.enumerate().take(columns.count.div_ceil(32))
+        {
+            let scaled_8 = |eighth: usize| {
                 // SAFETY: these are eight of the 32 sums.
-                let sum = unsafe { _mm256_loadu_si256(sums[at * 8..][..8].as_ptr().cast()) };
+                let sum = unsafe { _mm256_loadu_si256(sums[eighth * 8..][..8].as_ptr().cast()) };
                 // SAFETY: these are eight of the 32 scales.
-                let scale = unsafe { _mm256_loadu_ps(scales[at * 8..][..8].as_ptr()) };
+                let scale = unsafe { _mm256_loadu_ps(scales[eighth * 8..][..8].as_ptr()) };
                 // NaN passes through and becomes i32::MIN, like values that are too low.
-                let value = _mm256_min_ps(most, _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale));
+                let value = _mm256_min_ps(max_i32, _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale));
                 _mm256_cvtps_epi32(value)
             };
             // Saturating to i16 before adding the zero point changes nothing that fits 8 bits.
-            let sixteen =
-                |at| _mm256_adds_epi16(_mm256_packs_epi32(eight(at), eight(at + 1)), zero_point);
-            let values = _mm256_packs_epi16(sixteen(0), sixteen(2));
+            let scaled_16 = |eighth| {
+                _mm256_adds_epi16(
+                    _mm256_packs_epi32(scaled_8(eighth), scaled_8(eighth + 1)),
+                    zero_point,
+                )
+            };
+            let values = _mm256_packs_epi16(scaled_16(0), scaled_16(2));
             let values = _mm256_xor_si256(_mm256_permutevar8x32_epi32(values, order), flip);
             let mut bytes = [0; 32];
             // SAFETY: the array has 32 bytes.
             unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), values) };
-            let count = (columns.count - part * 32).min(32);
+            let count = (columns.count - vector * 32).min(32);
             // SAFETY: `to` is valid for the columns of this row.
             unsafe {
-                to.add(row * stride + part * 32).copy_from_nonoverlapping(bytes.as_ptr(), count);
+                to.add(row * stride + vector * 32).copy_from_nonoverlapping(bytes.as_ptr(), count);
             };
         }
     }

@@ -1,8 +1,8 @@
-//! AVX-512 VNNI micro-kernels: four products per lane and instruction; sums modulo 2^32 stay in registers until they
-//! are written.
+//! AVX-512 VNNI micro-kernels of quantized products: an instruction adds four products per lane. Sums modulo 2^32 stay
+//! in registers until they are written.
 //!
-//! Products and requantization share two ports. A vector of 16 sums takes one instruction per group of 4 along the
-//! depth, and 4.25 to 4.75 for requantization: a third of the time at a depth of 32.
+//! Products and requantization share the processor's two vector ports. A vector of 16 sums takes one instruction per
+//! group of 4 along the depth, and 4.25 to 4.75 instructions for requantization: a third of the time at a depth of 32.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the intrinsics have names of their own")
@@ -20,7 +20,7 @@ pub(super) static KERNELS: MicroKernels =
 
 type Run = unsafe fn(&Tile, &Columns, Out, usize);
 
-/// By width in vectors and height in rows, each less 1.
+/// The kernels by width in vectors and height in rows, each minus 1.
 #[rustfmt::skip]
 static RUNS: [&[Run]; 4] = [
     &[run::<1, 1>, run::<2, 1>, run::<3, 1>, run::<4, 1>,
@@ -37,6 +37,8 @@ const NEAR: usize = 8;
 /// Panels of up to this many bytes stay in that cache anyway, so prefetching them would only cost time.
 const NEAR_PANEL: usize = 16 << 10;
 
+/// Computes the sums of tiles and writes them to `out`.
+///
 /// # Safety
 ///
 /// The machine supports [`super::Isa::Avx512`], the pointers of `tile` are valid as [`Tile`] requires, and
@@ -58,9 +60,11 @@ pub(super) unsafe fn reach(table: &[u32]) -> (u32, bool) {
     requant::reach(table)
 }
 
+/// Computes tiles of `ROWS` rows and `VECTORS` vectors.
+///
 /// # Safety
 ///
-/// As of [`tiles`]; the tiles are as high and as wide as the parameters say.
+/// As for [`tiles`]; the tiles have this height and width.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn run<const ROWS: usize, const VECTORS: usize>(
     tile: &Tile,
@@ -68,9 +72,9 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
     out: Out,
     stride: usize,
 ) {
-    let Tile { stride: apart, mut prefetch, .. } = *tile;
+    let Tile { stride: row_stride, mut prefetch, .. } = *tile;
     let steps = tile.taps * (tile.groups + usize::from(tile.tail > 0)) * LINE;
-    let deep = steps * VECTORS > NEAR_PANEL;
+    let exceeds_l1 = steps * VECTORS > NEAR_PANEL;
     let (mut first, mut table, mut row_sums, mut out) = (tile.a, tile.table, tile.row_sums, out);
     for _ in 0..tile.count {
         let mut totals = [[_mm512_setzero_si512(); VECTORS]; ROWS];
@@ -81,7 +85,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 row[v] = start;
             }
         }
-        if columns.shifted {
+        if columns.has_zero_points {
             for (i, row) in totals.iter_mut().enumerate() {
                 // SAFETY: if zero points are given, there is a sum per row.
                 let row_sum = _mm512_set1_epi32(unsafe { *row_sums.add(i) });
@@ -93,47 +97,47 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 }
             }
         }
-        let plain = table.is_null();
-        let next = first.wrapping_add(if plain { ROWS * apart } else { 0 });
+        let is_strided = table.is_null();
+        let next_rows = first.wrapping_add(if is_strided { ROWS * row_stride } else { 0 });
         let mut b = tile.b;
-        // Past the end of the next panel, any valid address will do.
-        let mut bring = if prefetch < tile.prefetch_end { prefetch } else { b };
+        // Past the end of the next panel, the address does not matter.
+        let mut prefetch_b = if prefetch < tile.prefetch_end { prefetch } else { b };
         prefetch = prefetch.wrapping_add(steps);
         for tap in 0..tile.taps {
             let mut a = [first; ROWS];
             for (i, a) in a.iter_mut().enumerate() {
-                *a = if plain {
-                    first.wrapping_add(i * apart)
+                *a = if is_strided {
+                    first.wrapping_add(i * row_stride)
                 } else {
                     // SAFETY: the table has an entry for each tap of each row.
                     let entry = unsafe { *table.add(i * tile.taps + tap) };
-                    let inside = first.wrapping_add((entry as usize).wrapping_mul(apart));
-                    if entry == PADDING { tile.padding } else { inside }
+                    let pixel = first.wrapping_add((entry as usize).wrapping_mul(row_stride));
+                    if entry == PADDING { tile.padding } else { pixel }
                 };
             }
             // SAFETY: `Tile` guarantees that the rows have that many values, and the panel that
             // many groups.
             unsafe {
-                if deep {
-                    products::<ROWS, VECTORS, true>(&a, b, tile.groups, bring, &mut totals);
+                if exceeds_l1 {
+                    products::<ROWS, VECTORS, true>(&a, b, tile.groups, prefetch_b, &mut totals);
                 } else {
-                    products::<ROWS, VECTORS, false>(&a, b, tile.groups, bring, &mut totals);
+                    products::<ROWS, VECTORS, false>(&a, b, tile.groups, prefetch_b, &mut totals);
                 }
             }
             b = b.wrapping_add(tile.groups * VECTORS * LINE);
-            bring = bring.wrapping_add(tile.groups * LINE);
+            prefetch_b = prefetch_b.wrapping_add(tile.groups * LINE);
             if tile.tail > 0 {
                 for (i, row) in totals.iter_mut().enumerate() {
-                    let from = a[i].wrapping_add(tile.groups * 4);
-                    let keep = (1 << tile.tail) - 1;
+                    let tail_values = a[i].wrapping_add(tile.groups * 4);
+                    let mask = (1 << tile.tail) - 1;
                     // SAFETY: `Tile` guarantees that the row has `tail` more values, and no others
                     // are read.
-                    let four = unsafe { _mm_maskz_loadu_epi8(keep, from.cast()) };
-                    let four = _mm512_broadcastd_epi32(four);
+                    let group = unsafe { _mm_maskz_loadu_epi8(mask, tail_values.cast()) };
+                    let group = _mm512_broadcastd_epi32(group);
                     for (v, total) in row.iter_mut().enumerate() {
                         // SAFETY: `Tile` guarantees that the tail's group is readable.
                         let weights = unsafe { _mm512_loadu_si512(b.add(v * LINE).cast()) };
-                        *total = _mm512_dpbusd_epi32(*total, four, weights);
+                        *total = _mm512_dpbusd_epi32(*total, group, weights);
                     }
                 }
                 b = b.wrapping_add(VECTORS * LINE);
@@ -142,8 +146,8 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
         // SAFETY: `out` is valid for `ROWS` rows of the columns, `stride` apart; the columns fit
         // `VECTORS`.
         unsafe { write(totals, columns, out, stride) };
-        first = next;
-        if !plain {
+        first = next_rows;
+        if !is_strided {
             table = table.wrapping_add(ROWS * tile.taps);
         }
         row_sums = row_sums.wrapping_add(ROWS);
@@ -151,7 +155,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-// The following functions are inlined into the tile's function; only then do its sums stay in registers.
+// The following functions are inlined into `run`, so that its sums stay in registers.
 
 /// Adds the products of `groups` groups; with `FETCH`, prefetches weights.
 ///
@@ -164,7 +168,7 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
     a: &[*const u8; ROWS],
     mut b: *const i8,
     groups: usize,
-    mut bring: *const i8,
+    mut prefetch_b: *const i8,
     totals: &mut [[__m512i; VECTORS]; ROWS],
 ) {
     for group in 0..groups {
@@ -179,20 +183,23 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
                 }
             }
             if FETCH {
-                _mm_prefetch::<_MM_HINT_T1>(bring);
+                _mm_prefetch::<_MM_HINT_T1>(prefetch_b);
             }
             b = b.wrapping_add(VECTORS * LINE);
-            bring = bring.wrapping_add(LINE);
+            prefetch_b = prefetch_b.wrapping_add(LINE);
             for (a, row) in a.iter().zip(totals.iter_mut()) {
-                let four = _mm512_set1_epi32(a.add(group * 4).cast::<i32>().read_unaligned());
+                let group_values =
+                    _mm512_set1_epi32(a.add(group * 4).cast::<i32>().read_unaligned());
                 for (total, &weights) in row.iter_mut().zip(&weights) {
-                    *total = _mm512_dpbusd_epi32(*total, four, weights);
+                    *total = _mm512_dpbusd_epi32(*total, group_values, weights);
                 }
             }
         }
     }
 }
 
+/// Converts the sums of a tile to the output's type, and writes them.
+///
 /// # Safety
 ///
 /// The caller has the features of [`run`]; `out` is valid for the rows of the columns, which fit the vectors.
@@ -215,10 +222,10 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
                     }
                 }
             }
-            Out::F32(to, activation) => numbers(totals, columns, to, activation, stride),
+            Out::F32(to, activation) => dequantized(totals, columns, to, activation, stride),
             Out::U8(to, zero_point, flip) => {
                 let (zero_point, flip) = (zero_point - 128, flip ^ 128);
-                if columns.shrink {
+                if columns.scales_below_1 {
                     quantized::<ROWS, VECTORS, true>(totals, columns, to, zero_point, flip, stride);
                 } else {
                     quantized::<ROWS, VECTORS, false>(
@@ -236,11 +243,13 @@ fn mask(count: usize, vector: usize) -> __mmask16 {
     ((1u32 << left) - 1) as __mmask16
 }
 
+/// Dequantizes sums to `f32`, applies the activation, and writes them.
+///
 /// # Safety
 ///
-/// As of [`write()`].
+/// As for [`write()`].
 #[inline(always)]
-unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
+unsafe fn dequantized<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
     columns: &Columns,
     to: *mut f32,
@@ -250,7 +259,7 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     // SAFETY: `out` is valid for `ROWS` rows of the columns; columns have 4 vectors of everything,
     // and the masks keep to them.
     unsafe {
-        let lowest = _mm512_set1_ps(match activation {
+        let minimum = _mm512_set1_ps(match activation {
             Activation::None => f32::NEG_INFINITY,
             Activation::Relu => 0.0,
         });
@@ -258,11 +267,11 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
             let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
             let bias = _mm512_load_ps(columns.bias.as_ptr().add(v * LANES));
             for (i, row) in totals.iter().enumerate() {
-                let number = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(row[v]), scale), bias);
+                let value = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(row[v]), scale), bias);
                 // `max` returns its second operand for NaN and for -0.
-                let number = _mm512_max_ps(lowest, number);
+                let value = _mm512_max_ps(minimum, value);
                 let to = to.wrapping_add(i * stride + v * LANES);
-                _mm512_mask_storeu_ps(to, mask(columns.count, v), number);
+                _mm512_mask_storeu_ps(to, mask(columns.count, v), value);
             }
         }
     }
@@ -272,7 +281,7 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
 ///
 /// # Safety
 ///
-/// As of [`write()`]; with `SHRINK`, all scales are below 1.
+/// As for [`write()`]; with `SHRINK`, all scales are below 1.
 #[inline(always)]
 unsafe fn quantized<const ROWS: usize, const VECTORS: usize, const SHRINK: bool>(
     totals: [[__m512i; VECTORS]; ROWS],
@@ -286,30 +295,30 @@ unsafe fn quantized<const ROWS: usize, const VECTORS: usize, const SHRINK: bool>
     // and the mask keeps to them.
     unsafe {
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        let shift = zero_point != 0;
+        let has_zero_point = zero_point != 0;
         let zero_point = _mm512_set1_epi16(zero_point);
         let flip = _mm512_set1_epi8(flip.cast_signed());
-        let most = _mm512_set1_ps(MAX_I32);
-        let keep = if columns.count == MAX_NR { u64::MAX } else { (1 << columns.count) - 1 };
+        let max_i32 = _mm512_set1_ps(MAX_I32);
+        let mask = if columns.count == MAX_NR { u64::MAX } else { (1 << columns.count) - 1 };
         for (i, row) in totals.iter().enumerate() {
             let mut values = [_mm512_setzero_si512(); 4];
             for (v, &total) in row.iter().enumerate() {
                 let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
                 let value = _mm512_mul_ps(_mm512_cvtepi32_ps(total), scale);
                 // NaN passes through and becomes i32::MIN, like values that are too low.
-                let value = if SHRINK { value } else { _mm512_min_ps(most, value) };
+                let value = if SHRINK { value } else { _mm512_min_ps(max_i32, value) };
                 values[v] = _mm512_cvtps_epi32(value);
             }
             // Saturating to i16 before adding the zero point changes nothing that fits 8 bits.
             let mut low = _mm512_packs_epi32(values[0], values[1]);
             let mut high = _mm512_packs_epi32(values[2], values[3]);
-            if shift {
+            if has_zero_point {
                 low = _mm512_adds_epi16(low, zero_point);
                 high = _mm512_adds_epi16(high, zero_point);
             }
             let values = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
             let to = to.wrapping_add(i * stride);
-            _mm512_mask_storeu_epi8(to.cast(), keep, _mm512_xor_si512(values, flip));
+            _mm512_mask_storeu_epi8(to.cast(), mask, _mm512_xor_si512(values, flip));
         }
     }
 }

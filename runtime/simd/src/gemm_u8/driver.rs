@@ -1,4 +1,5 @@
-//! The loops around the micro-kernels: divides a product into tiles.
+//! The loops around the micro-kernels of quantized products: divide a product into blocks of rows, panels of columns,
+//! and tiles.
 
 use super::pack::{self, LINE};
 use super::product::{Product, Rows};
@@ -22,7 +23,7 @@ struct Block {
 }
 
 impl Product<'_, u8> {
-    /// Computes the first `count` rows, which start at `at` in the output, with a stride of `stride`.
+    /// Computes the first `count` rows. They start at element `at` of the output, with a stride of `stride`.
     ///
     /// # Safety
     ///
@@ -32,7 +33,7 @@ impl Product<'_, u8> {
         &self,
         count: usize,
         output: &mut Output<'_>,
-        at: usize,
+        output_start: usize,
         stride: usize,
     ) {
         let bytes = match self.rows {
@@ -50,16 +51,18 @@ impl Product<'_, u8> {
                     *sum = self.row_sum(row + i);
                 }
             }
-            let mut left = self.n.div_ceil(LANES);
+            let mut vectors_left = self.n.div_ceil(LANES);
             let mut vector = 0;
-            while left > 0 {
-                let vectors = pack::width(left);
+            while vectors_left > 0 {
+                let vectors = pack::width(vectors_left);
                 let block = Block { row, rows, vector, vectors };
                 // SAFETY: the rows and columns of the block are within the product, whose values
                 // and weights are inside their slices.
-                unsafe { self.panel(block, &row_sums, output, at + row * stride, stride) };
+                unsafe {
+                    self.panel(block, &row_sums, output, output_start + row * stride, stride);
+                };
                 vector += vectors;
-                left -= vectors;
+                vectors_left -= vectors;
             }
         }
     }
@@ -70,45 +73,52 @@ impl Product<'_, u8> {
         self.kernels.pick(rows, self.depth.groups().unwrap_or(0), is_gathered)
     }
 
+    /// Computes the columns of one panel for a block of rows.
+    ///
     /// # Safety
     ///
-    /// As of [`Self::run`], for the rows and columns of the block.
+    /// As for [`Self::run`], for the rows and columns of the block.
     unsafe fn panel(
         &self,
         block: Block,
         row_sums: &[i32; BLOCK_ROWS],
         output: &mut Output<'_>,
-        at: usize,
+        output_start: usize,
         stride: usize,
     ) {
         let Block { row, rows, vector, vectors } = block;
         let columns = Columns::new(self, vector, vectors, output);
         let panel = pack::Panel::new(self.packed, self.depth, vector, vectors);
-        let (b, lines) = (panel.weights.as_ptr(), panel.weights.len() / LINE);
+        let (b, prefetch_lines) = (panel.weights.as_ptr(), panel.weights.len() / LINE);
         // The next panel usually has the same width; after the last one there is nothing to prefetch.
-        let next = panel.rest.as_ptr();
-        let lines = lines.min(panel.rest.len() / LINE);
+        let next = panel.following.as_ptr();
+        let prefetch_lines = prefetch_lines.min(panel.following.len() / LINE);
         let steps = self.depth.taps * self.depth.channels.div_ceil(4);
-        let at = at + vector * LANES;
+        let output_start = output_start + vector * LANES;
         let mut sums = Accumulators::new();
-        let single = matches!(output, Output::U16 { .. });
-        let kernels = if single { self.kernels.small() } else { self.pick(rows) };
+        let is_u16 = matches!(output, Output::U16 { .. });
+        let kernels = if is_u16 { self.kernels.small() } else { self.pick(rows) };
         let tiles = rows.div_ceil(kernels.mr[vectors - 1]);
-        // The heights of a block's tiles differ by at most one row.
-        let (height, taller) = (rows / tiles, rows % tiles);
-        let (mut done, mut index) = (0, 0);
+        // The heights of a block's tiles differ by at most one row; the first `taller_tiles` tiles are one row taller.
+        let (height, taller_tiles) = (rows / tiles, rows % tiles);
+        let (mut rows_done, mut index) = (0, 0);
         while index < tiles {
-            let (height, left) =
-                if index < taller { (height + 1, taller - index) } else { (height, tiles - index) };
-            let all = !single && self.whole(row + done, left * height);
-            let count = if all { left } else { 1 };
-            let (groups, tail) = if all || self.whole(row + done, height) {
-                (self.depth.channels.div_ceil(4), 0)
+            let (height, tiles_left) = if index < taller_tiles {
+                (height + 1, taller_tiles - index)
             } else {
-                (self.depth.channels / 4, self.depth.channels % 4)
+                (height, tiles - index)
             };
-            let (a, stride_a, table, padding) = self.place(row + done);
-            let prefetched = (index * steps).min(lines) * LINE;
+            let reads_whole_groups =
+                !is_u16 && self.can_read_whole_groups(row + rows_done, tiles_left * height);
+            let count = if reads_whole_groups { tiles_left } else { 1 };
+            let (groups, tail) =
+                if reads_whole_groups || self.can_read_whole_groups(row + rows_done, height) {
+                    (self.depth.channels.div_ceil(4), 0)
+                } else {
+                    (self.depth.channels / 4, self.depth.channels % 4)
+                };
+            let (a, stride_a, table, padding) = self.row_data(row + rows_done);
+            let prefetched = (index * steps).min(prefetch_lines) * LINE;
             let tile = Tile {
                 a,
                 stride: stride_a,
@@ -122,39 +132,39 @@ impl Product<'_, u8> {
                 vectors,
                 b,
                 prefetch: next.wrapping_add(prefetched),
-                prefetch_end: next.wrapping_add(lines * LINE),
-                row_sums: row_sums[done..].as_ptr(),
+                prefetch_end: next.wrapping_add(prefetch_lines * LINE),
+                row_sums: row_sums[rows_done..].as_ptr(),
             };
-            let at = at + done * stride;
+            let output_start = output_start + rows_done * stride;
             let (to, to_stride) = match output {
-                Output::I32(to) => (Out::I32(to[at..].as_mut_ptr()), stride),
+                Output::I32(to) => (Out::I32(to[output_start..].as_mut_ptr()), stride),
                 Output::F32 { to, activation, .. } => {
-                    (Out::F32(to[at..].as_mut_ptr(), *activation), stride)
+                    (Out::F32(to[output_start..].as_mut_ptr(), *activation), stride)
                 }
                 Output::U8 { to, zero_point, .. } => {
-                    (Out::U8(to[at..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
+                    (Out::U8(to[output_start..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
                 }
                 Output::I8 { to, zero_point, .. } => {
                     let zero = i16::from(*zero_point) + 128;
-                    (Out::U8(to[at..].as_mut_ptr().cast(), zero, 128), stride)
+                    (Out::U8(to[output_start..].as_mut_ptr().cast(), zero, 128), stride)
                 }
                 Output::U16 { .. } => (Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR),
             };
             // SAFETY: the tile's rows are inside `data` (or its table refers to pixels inside it),
-            // its columns inside `packed`; the slice `to` from `at` on was cut to its rows and
+            // its columns inside `packed`; the slice `to` from `output_start` on was cut to its rows and
             // columns, `to_stride` apart.
             unsafe { (kernels.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
-                let (sums, to) = (&sums.0[..height], &mut to[at..]);
+                let (sums, to) = (&sums.0[..height], &mut to[output_start..]);
                 requant::finish_u16(sums, &columns, to, stride, *zero_point);
             }
-            done += count * height;
+            rows_done += count * height;
             index += count;
         }
     }
 
-    /// Returns the tile's data from a row on: values, stride, table and padding.
-    fn place(&self, row: usize) -> (*const u8, usize, *const u32, *const u8) {
+    /// Returns the operands of a tile that starts at a row: values, stride, table and padding.
+    fn row_data(&self, row: usize) -> (*const u8, usize, *const u32, *const u8) {
         match self.rows {
             Rows::Strided(stride) => {
                 let from = (row * stride).min(self.data.len());
@@ -167,9 +177,9 @@ impl Product<'_, u8> {
         }
     }
 
-    /// Whether these rows may be read in whole groups of 4 values, even if the depth ends within one: values past the
-    /// depth are multiplied by 0.
-    fn whole(&self, row: usize, count: usize) -> bool {
+    /// Returns whether these rows can be read in whole groups of 4 values without reading past the data. If the depth
+    /// ends within a group, the values past it are multiplied by 0.
+    fn can_read_whole_groups(&self, row: usize, count: usize) -> bool {
         let width = self.depth.channels.next_multiple_of(4);
         if width == self.depth.channels {
             return true;
@@ -206,12 +216,12 @@ impl Product<'_, u8> {
 }
 
 impl Tile {
-    /// Calls a function with each tile and its output.
+    /// Calls a function with each of the `count` tiles and its output.
     #[inline(always)]
-    pub(super) fn each(&self, mut out: Out, stride: usize, mut body: impl FnMut(&Tile, Out)) {
+    pub(super) fn each(&self, mut out: Out, stride: usize, mut compute: impl FnMut(&Tile, Out)) {
         let mut tile = Self { count: 1, ..*self };
         for _ in 0..self.count {
-            body(&tile, out);
+            compute(&tile, out);
             if tile.table.is_null() {
                 tile.a = tile.a.wrapping_add(tile.rows * tile.stride);
             } else {
@@ -247,13 +257,13 @@ impl Tile {
     ///
     /// There are `tail` values at `from`.
     #[inline(always)]
-    pub(super) unsafe fn tail(&self, from: *const u8) -> [u8; 4] {
-        let mut four = [0; 4];
-        for (i, value) in four[..self.tail].iter_mut().enumerate() {
-            // SAFETY: `tail` values are readable at `from`, and `i` is below that.
-            *value = unsafe { from.add(i).read() };
+    pub(super) unsafe fn tail(&self, values: *const u8) -> [u8; 4] {
+        let mut group = [0; 4];
+        for (i, value) in group[..self.tail].iter_mut().enumerate() {
+            // SAFETY: `tail` values are readable at `values`, and `i` is below that.
+            *value = unsafe { values.add(i).read() };
         }
-        four
+        group
     }
 }
 

@@ -1,4 +1,4 @@
-//! Micro-kernels in plain Rust.
+//! Micro-kernels of quantized products in plain Rust.
 
 use super::{
     Accumulators, Columns, LANES, MR, MicroKernels, Out, Tile, no_op, pack::LINE, requant,
@@ -14,6 +14,8 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     fallback: None,
 };
 
+/// Computes the sums of tiles and writes them to `out`.
+///
 /// # Safety
 ///
 /// The pointers of `tile` are valid as [`Tile`] requires, and `out` points to its `count * rows` rows of
@@ -31,6 +33,8 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     });
 }
 
+/// Adds the products of a tile to its sums.
+///
 /// # Safety
 ///
 /// The pointers of `tile` are valid as [`Tile`] requires.
@@ -41,13 +45,13 @@ unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
             // SAFETY: the row and the tap are of the tile.
             let a = unsafe { tile.tap_ptr(row, tap) };
             for group in 0..groups {
-                let from = a.wrapping_add(group * 4);
+                let group_start = a.wrapping_add(group * 4);
                 let a = if group < tile.groups {
                     // SAFETY: `Tile` guarantees that the row has these four values.
-                    unsafe { from.cast::<[u8; 4]>().read() }
+                    unsafe { group_start.cast::<[u8; 4]>().read() }
                 } else {
                     // SAFETY: `Tile` guarantees that the row has `tail` more values.
-                    unsafe { tile.tail(from) }
+                    unsafe { tile.tail(group_start) }
                 };
                 let a = a.map(i32::from);
                 let b = tile.b.wrapping_add((tap * groups + group) * tile.vectors * LINE);

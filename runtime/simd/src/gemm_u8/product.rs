@@ -1,9 +1,10 @@
-//! A product of quantized values: its operands, and the positions of its rows.
+//! A product of quantized values: its operands, and the positions of its rows. Matrix products and convolutions both
+//! create it, and `driver` computes it.
 
 use super::MicroKernels;
 
-/// The depth of a product: `channels` values at each of `taps` taps. In the packed right side, each tap starts a new
-/// group of 4.
+/// The depth of a product: `channels` values at each of `taps` taps. A matrix product has one tap; in a convolution, a
+/// tap is a position of the kernel. In the packed right side, each tap starts a new group of 4 values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     pub(crate) taps: usize,
@@ -17,7 +18,7 @@ impl Depth {
     }
 }
 
-/// The positions of rows.
+/// The positions of the left side's rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'a, T> {
     /// At a fixed stride, for a depth of one tap.
@@ -39,7 +40,7 @@ pub(crate) struct Product<'a, T> {
     pub(crate) zero_point: T,
     pub(crate) rows: Rows<'a, T>,
     pub(crate) depth: Depth,
-    /// The panels of `n` columns.
+    /// The packed panels of `n` columns.
     pub(crate) packed: &'a [i8],
     pub(crate) n: usize,
     /// Index of the first column in slices of one element per column.

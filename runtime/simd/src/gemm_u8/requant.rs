@@ -1,4 +1,4 @@
-//! Requantization of sums, and the parameters of each column.
+//! The parameters of each column of a product, and the conversion of sums to the output's type.
 
 use super::pack::Panel;
 use super::product::Product;
@@ -15,25 +15,25 @@ pub(super) struct Columns {
     pub(super) scales: [f32; MAX_NR],
     pub(super) bias: [f32; MAX_NR],
     pub(super) zero_points: [i32; MAX_NR],
-    /// Whether there are zero points, so that row sums are needed.
-    pub(super) shifted: bool,
+    /// Whether the right side has zero points, so that the sums of the left side's rows are needed.
+    pub(super) has_zero_points: bool,
     /// Number of columns.
     pub(super) count: usize,
     /// Whether all scales are below 1, so that scaled sums fit an i32 as well.
-    pub(super) shrink: bool,
+    pub(super) scales_below_1: bool,
 }
 
 impl Columns {
-    /// Returns the columns of `vectors` vectors from `vector` on, with zero initial sums.
+    /// Returns the columns of `vectors` vectors from `vector` on, with initial sums of 0 and without parameters.
     pub(super) fn plain<T>(product: &Product<'_, T>, vector: usize, vectors: usize) -> Self {
         Self {
             start: [0; MAX_NR],
             scales: [0.0; MAX_NR],
             bias: [0.0; MAX_NR],
             zero_points: [0; MAX_NR],
-            shifted: false,
+            has_zero_points: false,
             count: (vectors * LANES).min(product.n - vector * LANES),
-            shrink: false,
+            scales_below_1: false,
         }
     }
 
@@ -44,20 +44,20 @@ impl Columns {
         vectors: usize,
         output: &Output<'_>,
     ) -> Self {
-        let Product { depth, zero_points: zeros, bias, .. } = *product;
+        let Product { depth, zero_points, bias, .. } = *product;
         let first = product.column + vector * LANES;
         let panel = Panel::new(product.packed, depth, vector, vectors);
         let k = (depth.taps * depth.channels) as i32;
         let left_zero = i32::from(product.zero_point);
         let mut columns = Self::plain(product, vector, vectors);
         let count = columns.count;
-        columns.shifted = !zeros.is_empty();
-        broadcast(&mut columns.zero_points[..count], zeros, first, i32::from);
+        columns.has_zero_points = !zero_points.is_empty();
+        broadcast(&mut columns.zero_points[..count], zero_points, first, i32::from);
         broadcast(&mut columns.start[..count], bias, first, |bias| bias);
         let starts = columns.start[..count].iter_mut().zip(&columns.zero_points);
-        for ((start, zero), total) in starts.zip(panel.sums()) {
-            let total = total.wrapping_sub(k.wrapping_mul(*zero));
-            *start = start.wrapping_sub(left_zero.wrapping_mul(total));
+        for ((start, zero), column_sum) in starts.zip(panel.sums()) {
+            let column_sum = column_sum.wrapping_sub(k.wrapping_mul(*zero));
+            *start = start.wrapping_sub(left_zero.wrapping_mul(column_sum));
         }
         match output {
             Output::I32(_) => {}
@@ -69,7 +69,7 @@ impl Columns {
                 broadcast(&mut columns.scales[..count], scales, first, |scale| scale);
             }
         }
-        columns.shrink = columns.scales.iter().all(|scale| scale.abs() < 1.0);
+        columns.scales_below_1 = columns.scales.iter().all(|scale| scale.abs() < 1.0);
         columns
     }
 
@@ -83,7 +83,7 @@ impl Columns {
     pub(super) unsafe fn begin(&self, tile: &Tile, sums: &mut Accumulators) {
         for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
             *sums = self.start;
-            if self.shifted {
+            if self.has_zero_points {
                 // SAFETY: if zero points are given, there is a sum per row.
                 let row_sum = unsafe { *tile.row_sums.add(row) };
                 for (sum, zero) in sums.iter_mut().zip(&self.zero_points) {
@@ -94,31 +94,34 @@ impl Columns {
     }
 }
 
-/// Fills `to` with the elements of `from` from `first` on, or with its only one; leaves it unchanged if `from` is
-/// empty.
-fn broadcast<T: Copy, U: Copy>(to: &mut [U], from: &[T], first: usize, as_is: impl Fn(T) -> U) {
-    match from {
+/// Fills `to` with the converted elements of `from`, starting with element `first`, or with its only element. Leaves
+/// `to` unchanged if `from` is empty.
+fn broadcast<T: Copy, U: Copy>(to: &mut [U], source: &[T], first: usize, convert: impl Fn(T) -> U) {
+    match source {
         [] => {}
-        [one] => to.fill(as_is(*one)),
-        many => to.iter_mut().zip(&many[first..]).for_each(|(to, &from)| *to = as_is(from)),
+        [value] => to.fill(convert(*value)),
+        values => {
+            to.iter_mut().zip(&values[first..]).for_each(|(to, &source)| *to = convert(source));
+        }
     }
 }
 
-/// The ONNX rule: scales, rounds half to even, adds the zero point, saturates; NaN becomes the smallest value.
+/// Requantizes as ONNX's `QuantizeLinear`: scales, rounds half to even, adds the zero point, and saturates to 0 and the
+/// highest value; NaN becomes 0.
 #[inline(always)]
-pub(super) fn requantize(sum: f32, scale: f32, zero_point: f32, highest: f32) -> f32 {
+pub(super) fn requantize(sum: f32, scale: f32, zero_point: f32, max_value: f32) -> f32 {
     let value = (sum * scale).round_ties_even() + zero_point;
     let value = if value >= 0.0 { value } else { 0.0 };
-    if value > highest { highest } else { value }
+    if value > max_value { max_value } else { value }
 }
 
-/// `sum * scale + bias`, rounded twice.
+/// Returns `sum * scale + bias`, rounded twice, with the activation applied.
 #[inline(always)]
 pub(super) fn dequantize(sum: f32, scale: f32, bias: f32, activation: Activation) -> f32 {
-    let number = sum * scale + bias;
+    let value = sum * scale + bias;
     match activation {
-        Activation::Relu if number < 0.0 => 0.0,
-        Activation::Relu | Activation::None => number,
+        Activation::Relu if value < 0.0 => 0.0,
+        Activation::Relu | Activation::None => value,
     }
 }
 
@@ -131,29 +134,29 @@ pub(super) fn dequantize(sum: f32, scale: f32, bias: f32, activation: Activation
 pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: usize) {
     let count = columns.count;
     for (row, sums) in sums.iter().enumerate() {
-        let skip = row * stride;
-        let numbers = sums.iter().zip(columns.scales.iter().zip(&columns.bias));
+        let offset = row * stride;
+        let values = sums.iter().zip(columns.scales.iter().zip(&columns.bias));
         match out {
             Out::I32(to) => {
-                // SAFETY: `out` is valid for `count` columns of this row, `skip` elements after
+                // SAFETY: `out` is valid for `count` columns of this row, `offset` elements after
                 // `to`.
-                let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(offset), count) };
                 to.copy_from_slice(&sums[..count]);
             }
             Out::F32(to, activation) => {
-                // SAFETY: `out` is valid for `count` columns of this row, `skip` elements after
+                // SAFETY: `out` is valid for `count` columns of this row, `offset` elements after
                 // `to`.
-                let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
-                for (to, (sum, (scale, bias))) in to.iter_mut().zip(numbers) {
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(offset), count) };
+                for (to, (sum, (scale, bias))) in to.iter_mut().zip(values) {
                     *to = dequantize(*sum as f32, *scale, *bias, activation);
                 }
             }
             Out::U8(to, zero_point, flip) => {
-                // SAFETY: `out` is valid for `count` columns of this row, `skip` elements after
+                // SAFETY: `out` is valid for `count` columns of this row, `offset` elements after
                 // `to`.
-                let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(offset), count) };
                 let zero_point = f32::from(zero_point);
-                for (to, (sum, (scale, _))) in to.iter_mut().zip(numbers) {
+                for (to, (sum, (scale, _))) in to.iter_mut().zip(values) {
                     *to = requantize(*sum as f32, *scale, zero_point, 255.0) as u8 ^ flip;
                 }
             }
@@ -161,6 +164,7 @@ pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: u
     }
 }
 
+/// Requantizes the sums of a tile to u16, and writes them with a row stride of `stride`.
 pub(super) fn finish_u16(
     sums: &[Row],
     columns: &Columns,
@@ -170,8 +174,8 @@ pub(super) fn finish_u16(
 ) {
     let zero_point = f32::from(zero_point);
     for (row, sums) in sums.iter().enumerate() {
-        let numbers = sums.iter().zip(&columns.scales);
-        for (to, (sum, scale)) in to[row * stride..][..columns.count].iter_mut().zip(numbers) {
+        let values = sums.iter().zip(&columns.scales);
+        for (to, (sum, scale)) in to[row * stride..][..columns.count].iter_mut().zip(values) {
             *to = requantize(*sum as f32, *scale, zero_point, 65_535.0) as u16;
         }
     }
@@ -183,13 +187,14 @@ pub(super) fn sum(values: &[u8]) -> i32 {
     values.iter().fold(0, |sum, &value| sum.wrapping_add(i32::from(value)))
 }
 
-/// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
+/// Returns the largest entry of a table plus 1, where [`PADDING`] entries count as 0, and whether there are such
+/// entries.
 #[inline(always)]
 pub(super) fn reach(table: &[u32]) -> (u32, bool) {
-    let (mut highest, mut inside) = (0, 0);
+    let (mut largest, mut end) = (0, 0);
     for &entry in table {
-        highest = highest.max(entry);
-        inside = inside.max(entry.wrapping_add(1));
+        largest = largest.max(entry);
+        end = end.max(entry.wrapping_add(1));
     }
-    (inside, highest == PADDING)
+    (end, largest == PADDING)
 }

@@ -1,4 +1,5 @@
-//! Products of u16 values: low and high bytes are multiplied separately, and combined in 64 bits.
+//! Products with u16 values on the left: the micro-kernels multiply low and high bytes separately, and the sums are
+//! combined in 64 bits.
 
 use super::{
     Accumulators, Columns, GemmError, LANES, Lhs, MAX_K_U16_SUMS, MAX_NR, MicroKernels, Out,
@@ -52,7 +53,7 @@ pub(super) fn gemm_u16_by(
 }
 
 impl Product<'_, u16> {
-    /// Computes the first `count` rows, which start at `at` in the output, with a stride of `stride`.
+    /// Computes the first `count` rows. They start at element `at` of the output, with a stride of `stride`.
     ///
     /// # Safety
     ///
@@ -62,7 +63,7 @@ impl Product<'_, u16> {
         &self,
         count: usize,
         output: &mut Output<'_>,
-        at: usize,
+        output_start: usize,
         stride: usize,
     ) {
         let mut bytes = [[[0; 4]; GROUPS]; ROWS * 2];
@@ -70,10 +71,10 @@ impl Product<'_, u16> {
             let rows = ROWS.min(count - first);
             let row_sums: [i64; ROWS] =
                 std::array::from_fn(|row| if row < rows { self.wide_sum(first + row) } else { 0 });
-            let mut left = self.n.div_ceil(LANES);
+            let mut vectors_left = self.n.div_ceil(LANES);
             let mut vector = 0;
-            while left > 0 {
-                let vectors = width(left);
+            while vectors_left > 0 {
+                let vectors = width(vectors_left);
                 let columns = Columns::plain(self, vector, vectors);
                 let panel = Panel::new(self.packed, self.depth, vector, vectors);
                 // SAFETY: rows `first..first + rows` are of the product, and the panel is as wide as
@@ -81,16 +82,16 @@ impl Product<'_, u16> {
                 let totals =
                     unsafe { self.totals(first, rows, &columns, &panel, vectors, &mut bytes) };
                 for (row, totals) in totals[..rows].iter().enumerate() {
-                    let at = at + (first + row) * stride + vector * LANES;
+                    let output_start = output_start + (first + row) * stride + vector * LANES;
                     let column_sums = panel.sums().take(columns.count);
                     for (i, column_sum) in column_sums.enumerate() {
                         let column = self.column + vector * LANES + i;
                         let sum = self.sum(column, totals[i], row_sums[row], column_sum);
-                        write(output, at + i, column, sum);
+                        write(output, output_start + i, column, sum);
                     }
                 }
                 vector += vectors;
-                left -= vectors;
+                vectors_left -= vectors;
             }
         }
     }
@@ -112,13 +113,13 @@ impl Product<'_, u16> {
     ) -> [[i64; MAX_NR]; ROWS] {
         let mut totals = [[0; MAX_NR]; ROWS];
         let mut sums = Accumulators::new();
-        for (part, weights) in panel.weights.chunks(GROUPS * vectors * LINE).enumerate() {
+        for (block, weights) in panel.weights.chunks(GROUPS * vectors * LINE).enumerate() {
             let groups = weights.len() / (vectors * LINE);
             for row in 0..rows {
                 let (low, high) = bytes[row * 2..].split_at_mut(1);
-                let both = low[0].iter_mut().zip(&mut high[0]).take(groups);
-                for (i, (low, high)) in both.enumerate() {
-                    (*low, *high) = self.group(first + row, part * GROUPS + i);
+                let byte_pairs = low[0].iter_mut().zip(&mut high[0]).take(groups);
+                for (i, (low, high)) in byte_pairs.enumerate() {
+                    (*low, *high) = self.group(first + row, block * GROUPS + i);
                 }
             }
             let tile = Tile {
@@ -174,6 +175,7 @@ impl Product<'_, u16> {
         bytes
     }
 
+    /// Returns the sum of a row's values.
     fn wide_sum(&self, row: usize) -> i64 {
         let taps = (0..self.depth.taps).flat_map(|tap| self.tap(row, tap));
         taps.map(|&value| i64::from(value)).sum()
@@ -190,31 +192,31 @@ impl Product<'_, u16> {
 }
 
 /// Writes the finished sum of a column.
-fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
+fn write(output: &mut Output<'_>, position: usize, column: usize, sum: i64) {
     let scale = |scales: &[f32]| column_value(scales, column).unwrap_or(0.0);
     match output {
-        Output::I32(to) => to[at] = sum as i32,
+        Output::I32(to) => to[position] = sum as i32,
         Output::F32 { to, scales, bias, activation } => {
             let bias = column_value(bias, column).unwrap_or(0.0);
-            to[at] = requant::dequantize(sum as f32, scale(scales), bias, *activation);
+            to[position] = requant::dequantize(sum as f32, scale(scales), bias, *activation);
         }
         Output::U8 { to, scales, zero_point } => {
             let zero_point = f32::from(*zero_point);
-            to[at] = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
+            to[position] = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
         }
         Output::I8 { to, scales, zero_point } => {
             let zero_point = f32::from(*zero_point) + 128.0;
             let value = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
-            to[at] = (value ^ 128).cast_signed();
+            to[position] = (value ^ 128).cast_signed();
         }
         Output::U16 { to, scales, zero_point } => {
             let zero = f32::from(*zero_point);
-            to[at] = requant::requantize(sum as f32, scale(scales), zero, 65_535.0) as u16;
+            to[position] = requant::requantize(sum as f32, scale(scales), zero, 65_535.0) as u16;
         }
     }
 }
 
-/// Returns the element for `column` of a slice with one per column, one for all, or none.
+/// Returns the element for `column` from a slice with one element per column, one for all columns, or none.
 fn column_value<T: Copy>(values: &[T], column: usize) -> Option<T> {
     if let [one] = values { Some(*one) } else { values.get(column).copied() }
 }

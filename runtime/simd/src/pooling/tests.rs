@@ -1,4 +1,4 @@
-//! Every instruction set compared with `f64` or `i64` references, on fenced memory.
+//! Compares pooling with references in `f64` or `i64`, on every instruction set, with slices next to protected pages.
 
 use super::bytes::{ByteVector, Quotient};
 use super::float::pool_on;
@@ -11,6 +11,7 @@ use crate::testing::noise;
 
 const CHANNELS: &[usize] = &[1, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 128, 131, 259];
 
+/// Returns windows with and without padding, strides and dilations, and special ones.
 fn windows() -> Vec<Window> {
     let plain = Window::square([7, 9], 3, 2, 1);
     let mut windows: Vec<Window> =
@@ -53,31 +54,37 @@ fn windows() -> Vec<Window> {
 /// Returns, for each window of some rows, its pixels inside the image, and its taps inside the image or the padding.
 fn pixels(window: &Window, rows: Range<usize>, after: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
     let [_, height, width] = window.output;
-    let [depth, tall, wide] = window.kernel;
-    let mut all = Vec::new();
+    let [kernel_planes, kernel_rows, kernel_cols] = window.kernel;
+    let mut windows = Vec::new();
     for (row, col) in rows.flat_map(|row| (0..width).map(move |col| (row, col))) {
-        let at = [row / height, row % height, col];
+        let output = [row / height, row % height, col];
         let (mut inside, mut padded) = (Vec::new(), 0);
-        for tap in 0..depth * tall * wide {
-            let tap = [tap / (tall * wide), tap / wide % tall, tap % wide];
-            let pixel = window.pixel(at, tap);
+        for tap in 0..kernel_planes * kernel_rows * kernel_cols {
+            let tap = [
+                tap / (kernel_rows * kernel_cols),
+                tap / kernel_cols % kernel_rows,
+                tap % kernel_cols,
+            ];
+            let pixel = window.pixel(output, tap);
             if pixel != crate::indirect::PADDING {
                 inside.push(pixel as usize);
             }
             padded += usize::from((0..3).all(|i| {
-                at[i] * window.strides[i] + tap[i] * window.dilations[i]
+                output[i] * window.strides[i] + tap[i] * window.dilations[i]
                     < window.pads[i] + window.input[i] + after[i]
             }));
         }
-        all.push((inside, padded));
+        windows.push((inside, padded));
     }
-    all
+    windows
 }
 
+/// Returns the length of a slice with this many pixels.
 fn len(pixels: usize, stride: usize, channels: usize) -> usize {
     if pixels == 0 { 0 } else { (pixels - 1) * stride + channels }
 }
 
+/// Checks maxima and averages of `f32` and 8-bit values. `gap` elements separate pixels, and `rows` are computed.
 fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
     let (x_stride, y_stride) = (channels + gap, channels + 2 * gap);
     let x_len = len(window.input_len().unwrap(), x_stride, channels);
@@ -94,16 +101,16 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
             pool_on(isa, window, channels, image, divisor, rows.clone(), y.slice(), y_stride);
             let mut y_quantized = Guarded::at_end(&vec![99; y_len]);
             let image = Image { data: x_quantized.slice(), stride: x_stride };
-            let (rows, to) = (rows.clone(), y_quantized.slice());
+            let (rows, output) = (rows.clone(), y_quantized.slice());
             match divisor {
-                None => max_on(isa, window, channels, image, rows, to, y_stride),
+                None => max_on(isa, window, channels, image, rows, output, y_stride),
                 Some(divisor) => {
                     let average = Average { divisor, padding: 77 };
-                    average_on(isa, window, channels, image, average, rows, to, y_stride);
+                    average_on(isa, window, channels, image, average, rows, output, y_stride);
                 }
             }
-            for (at, (&actual, &value)) in y.iter().zip(y_quantized.iter()).enumerate() {
-                let (pixel, c) = (at / y_stride, at % y_stride);
+            for (index, (&actual, &value)) in y.iter().zip(y_quantized.iter()).enumerate() {
+                let (pixel, c) = (index / y_stride, index % y_stride);
                 let label = (isa, divisor, pixel, c, window);
                 if c >= channels {
                     assert_eq!((actual.to_bits(), value), ((-7.5f32).to_bits(), 99), "{label:?}");
@@ -112,10 +119,10 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                 let (inside, padded) = &expected[pixel];
                 let values = inside.iter().map(|i| x[i * x_stride + c]);
                 let quantized = inside.iter().map(|i| x_quantized[i * x_stride + c]);
-                let count = match divisor {
+                let divisor_of_window = match divisor {
                     None => {
-                        let most = values.fold(f32::NEG_INFINITY, f32::max);
-                        assert_eq!(actual.to_bits(), most.to_bits(), "{label:?}");
+                        let max = values.fold(f32::NEG_INFINITY, f32::max);
+                        assert_eq!(actual.to_bits(), max.to_bits(), "{label:?}");
                         assert_eq!(value, quantized.max().unwrap_or(0), "{label:?}");
                         continue;
                     }
@@ -123,22 +130,19 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                     Some(Divisor::Padded(_)) => *padded,
                 };
                 let sum: f64 = values.map(f64::from).sum();
-                let right = sum / count.max(1) as f64;
-                assert!(
-                    (f64::from(actual) - right).abs() < 3e-6,
-                    "{label:?}: {actual}, not {right}"
-                );
+                let mean = sum / divisor_of_window.max(1) as f64;
+                assert!((f64::from(actual) - mean).abs() < 3e-6, "{label:?}: {actual}, not {mean}");
                 let sum: i64 = quantized.map(i64::from).sum();
-                let sum = sum + (count.max(1) - inside.len()) as i64 * 77;
-                let right = (sum as f64 / count.max(1) as f64).round_ties_even();
-                assert_eq!(i64::from(value), right as i64, "{label:?}");
+                let sum = sum + (divisor_of_window.max(1) - inside.len()) as i64 * 77;
+                let mean = (sum as f64 / divisor_of_window.max(1) as f64).round_ties_even();
+                assert_eq!(i64::from(value), mean as i64, "{label:?}");
             }
         }
     }
 }
 
 #[test]
-fn windows_are_pooled() {
+fn windows_match_the_reference() {
     for window in windows() {
         for &channels in CHANNELS {
             let rows = 0..window.output[0] * window.output[1];
@@ -162,19 +166,19 @@ fn nan_is_the_maximum_at_any_position() {
     let window = Window::square([3, 3], 3, 1, 1);
     for &isa in Isa::available() {
         for channels in [5, 16, 70] {
-            for place in 0..9 {
+            for special_pixel in 0..9 {
                 let mut x = noise(9 * channels);
-                x[place * channels + channels - 1] = f32::NAN;
-                x[place * channels] = f32::INFINITY;
+                x[special_pixel * channels + channels - 1] = f32::NAN;
+                x[special_pixel * channels] = f32::INFINITY;
                 let mut y = vec![0.0; 9 * channels];
                 let image = Image { data: &x, stride: channels };
                 pool_on(isa, &window, channels, image, None, 0..3, &mut y, channels);
                 for (i, y) in y.iter().enumerate() {
                     let (pixel, c) = (i / channels, i % channels);
-                    let near =
-                        (pixel / 3).abs_diff(place / 3) < 2 && (pixel % 3).abs_diff(place % 3) < 2;
-                    assert_eq!(y.is_nan(), near && c == channels - 1, "{isa:?}");
-                    assert_eq!(y.is_infinite(), near && c == 0, "{isa:?}");
+                    let is_near = (pixel / 3).abs_diff(special_pixel / 3) < 2
+                        && (pixel % 3).abs_diff(special_pixel % 3) < 2;
+                    assert_eq!(y.is_nan(), is_near && c == channels - 1, "{isa:?}");
+                    assert_eq!(y.is_infinite(), is_near && c == 0, "{isa:?}");
                 }
             }
         }
@@ -182,7 +186,7 @@ fn nan_is_the_maximum_at_any_position() {
 }
 
 #[test]
-fn whole_images_are_averaged() {
+fn global_pooling_matches_the_reference() {
     for &isa in Isa::available() {
         for &channels in CHANNELS {
             for pixels in [0, 1, 2, 49, 63, 64, 65, 1000] {
@@ -198,12 +202,12 @@ fn whole_images_are_averaged() {
                     let image = Image { data: quantized.slice(), stride };
                     global_sums_on(isa, image, pixels, sums.slice());
                     for c in 0..channels {
-                        let all = (0..pixels).map(|i| f64::from(x[i * stride + c]));
-                        let expected = all.sum::<f64>() / pixels as f64;
+                        let values = (0..pixels).map(|i| f64::from(x[i * stride + c]));
+                        let expected = values.sum::<f64>() / pixels as f64;
                         let error = (f64::from(y[c]) - expected).abs();
                         assert!(error < 1e-5 || pixels == 0 && y[c].is_nan(), "{isa:?}");
-                        let all = (0..pixels).map(|i| u32::from(quantized[i * stride + c]));
-                        assert_eq!(sums[c], all.sum::<u32>(), "{isa:?}");
+                        let values = (0..pixels).map(|i| u32::from(quantized[i * stride + c]));
+                        assert_eq!(sums[c], values.sum::<u32>(), "{isa:?}");
                     }
                 }
             }
@@ -224,7 +228,7 @@ fn ties_round_to_even() {
 }
 
 #[test]
-fn sums_are_divided_like_scalars() {
+fn quotients_match_float_division() {
     for divisor in 1..=Quotient::MAX_DIVISOR {
         for sum in 0..=255 * divisor {
             let padding = sum % 77;
@@ -238,7 +242,7 @@ fn sums_are_divided_like_scalars() {
 }
 
 #[test]
-fn vectors_divide_like_scalars() {
+fn quotients_of_vectors_match_float_division() {
     let channels = 100;
     for divisor in 1..=Quotient::MAX_DIVISOR {
         let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
@@ -279,19 +283,19 @@ fn means_of_infinities_follow_ieee() {
 }
 
 #[test]
-fn slices_too_short_are_refused() {
+fn slices_that_are_too_short_are_refused() {
     let window = Window::square([4, 5], 3, 1, 1);
-    let refused = |x: usize, y: usize, rows: Range<usize>| {
+    let is_refused = |x: usize, y: usize, rows: Range<usize>| {
         std::panic::catch_unwind(|| {
             let image = Image { data: &vec![0.0; x], stride: 6 };
             max_pool(&window, 6, image, rows.clone(), &mut vec![0.0; y], 6);
         })
         .is_err()
     };
-    assert!(!refused(120, 120, 0..4));
-    assert!(refused(119, 120, 0..4));
-    assert!(refused(120, 119, 0..4));
-    assert!(refused(120, 120, 0..5));
+    assert!(!is_refused(120, 120, 0..4));
+    assert!(is_refused(119, 120, 0..4));
+    assert!(is_refused(120, 119, 0..4));
+    assert!(is_refused(120, 120, 0..5));
     let global = std::panic::catch_unwind(|| {
         global_average(Image { data: &[0.0; 11], stride: 4 }, 3, &mut [0.0; 4]);
     });
@@ -299,12 +303,12 @@ fn slices_too_short_are_refused() {
 }
 
 #[test]
-fn pooling_makes_no_thread_heap_calls() {
+fn pooling_makes_no_heap_calls() {
     let window = Window::square([6, 6], 3, 1, 1);
     let (x, quantized) = (noise(36 * 70), vec![9; 36 * 70]);
     let (mut y, mut y_quantized, mut sums) = (vec![0.0; 36 * 70], vec![0; 36 * 70], vec![0; 70]);
     for &isa in Isa::available() {
-        // Other tests may allocate meanwhile, if the count is not per thread.
+        // The first run may allocate, while it detects the instruction set.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             let image = Image { data: &x, stride: 70 };
@@ -344,24 +348,26 @@ fn zero_channels_terminate() {
 }
 
 #[test]
-fn pixels_without_taps_may_be_outside_of_the_slice() {
+fn strides_without_a_next_tap_may_overflow() {
     let image = [3; 70];
-    let numbers = image.map(f32::from);
-    let one = Window::square([1, 1], 1, 1, 0);
+    let values = image.map(f32::from);
+    let one_pixel = Window::square([1, 1], 1, 1, 0);
     let taps = |kernel, dilation| Window {
         kernel: [1, 1, kernel],
         dilations: [1, 1, dilation],
         ..Window::square([1, 1], 1, 1, 0)
     };
     // The second window is outside the image.
-    let two = Window { output: [1, 1, 2], ..one };
-    for window in [two, taps(1, usize::MAX - 5), taps(2, usize::MAX), taps(3, usize::MAX / 2)] {
+    let two_windows = Window { output: [1, 1, 2], ..one_pixel };
+    for window in
+        [two_windows, taps(1, usize::MAX - 5), taps(2, usize::MAX), taps(3, usize::MAX / 2)]
+    {
         let count = window.output[2];
         for &isa in Isa::available() {
             let (mut y, mut y_quantized) = (vec![0.0; count * 70], vec![0; count * 70]);
-            let x = Image { data: &numbers, stride: usize::MAX };
+            let x = Image { data: &values, stride: usize::MAX };
             pool_on(isa, &window, 70, x, None, 0..1, &mut y, 70);
-            let expected = [&numbers[..], &[f32::NEG_INFINITY; 70]].concat();
+            let expected = [&values[..], &[f32::NEG_INFINITY; 70]].concat();
             assert_eq!(y, expected[..y.len()], "{isa:?} {window:?}");
             let x = Image { data: &image, stride: usize::MAX };
             max_on(isa, &window, 70, x, 0..1, &mut y_quantized, 70);

@@ -56,8 +56,12 @@ impl<Q: Quantized> SimdOp for Requantize<'_, Q> {
     #[inline(always)]
     fn run<S: Vector>(self, _: S) {
         let Self { sums: ByteSums { high, low, bias, scales }, zero_point, y } = self;
-        let (high, low, bias, scales) =
-            (Blocks::new(high), Blocks::new(low), Blocks::new(bias), Blocks::new(scales));
+        let (high, low, bias, scales) = (
+            BlockedSlice::new(high),
+            BlockedSlice::new(low),
+            BlockedSlice::new(bias),
+            BlockedSlice::new(scales),
+        );
         let (blocks, tail) = y.as_chunks_mut::<BLOCK>();
         for (index, y) in blocks.iter_mut().enumerate() {
             let addends = [high.block(index), low.block(index), bias.block(index)];
@@ -93,34 +97,34 @@ fn requantize_block<Q: Quantized>(
 
 /// A slice in blocks of `BLOCK` elements. An empty slice stands for zeros, and a single element for any number of
 /// elements.
-struct Blocks<'a, T> {
+struct BlockedSlice<'a, T> {
     blocks: &'a [[T; BLOCK]],
     tail: &'a [T],
-    default_block: [T; BLOCK],
+    default: [T; BLOCK],
 }
 
-impl<'a, T: Copy + Default> Blocks<'a, T> {
+impl<'a, T: Copy + Default> BlockedSlice<'a, T> {
     #[inline(always)]
     fn new(values: &'a [T]) -> Self {
         match *values {
-            [] => Self { blocks: &[], tail: &[], default_block: [T::default(); BLOCK] },
-            [value] => Self { blocks: &[], tail: &[], default_block: [value; BLOCK] },
+            [] => Self { blocks: &[], tail: &[], default: [T::default(); BLOCK] },
+            [value] => Self { blocks: &[], tail: &[], default: [value; BLOCK] },
             _ => {
                 let (blocks, tail) = values.as_chunks();
-                Self { blocks, tail, default_block: [T::default(); BLOCK] }
+                Self { blocks, tail, default: [T::default(); BLOCK] }
             }
         }
     }
 
     #[inline(always)]
     fn block(&self, block: usize) -> &[T; BLOCK] {
-        self.blocks.get(block).unwrap_or(&self.default_block)
+        self.blocks.get(block).unwrap_or(&self.default)
     }
 
     /// Returns the elements after the last whole block.
     #[inline(always)]
     fn last_block(&self) -> [T; BLOCK] {
-        let mut block = self.default_block;
+        let mut block = self.default;
         block.iter_mut().zip(self.tail).for_each(|(to, &values)| *to = values);
         block
     }

@@ -159,14 +159,9 @@ impl LayerNorm<'_> {
                     }
                     r += 1;
                 }
-                let [sums, deviation_sums, squares] = accumulators;
-                stats = Stats::new(
-                    simd,
-                    simd.sums4(deviation_sums),
-                    simd.sums4(squares),
-                    cols,
-                    epsilon,
-                );
+                let [sums, deviations, squares] = accumulators;
+                stats =
+                    Stats::new(simd, simd.sums4(deviations), simd.sums4(squares), cols, epsilon);
                 means = means_of(simd, simd.sums4(sums), cols);
                 step += 1;
             }
@@ -181,13 +176,12 @@ impl LayerNorm<'_> {
         let rows = x.len() / cols;
         let groups = rows.div_ceil(R);
         let zeros = [[simd.splat(0.0); U]; R];
-        let mut sums = Sums { values: zeros, deviation_sums: zeros, squares: zeros };
+        let mut sums = Sums { values: zeros, deviations: zeros, squares: zeros };
         let mut means = [simd.splat(0.0); 4];
         let mut step = 0;
         while step < groups + 2 {
-            let (deviation_sums, squares) =
-                (total(simd, sums.deviation_sums), total(simd, sums.squares));
-            let stats = Stats::new(simd, deviation_sums, squares, cols, epsilon);
+            let (deviations, squares) = (total(simd, sums.deviations), total(simd, sums.squares));
+            let stats = Stats::new(simd, deviations, squares, cols, epsilon);
             let previous_means = means;
             means = means_of(simd, total(simd, sums.values), cols);
             // In an incomplete last group, its last row is repeated.
@@ -231,7 +225,7 @@ impl LayerNorm<'_> {
 struct Sums<S: Vector, const R: usize, const U: usize> {
     values: [[S::F; U]; R],
     /// Sums of deviations from the rounded means; not 0 because of the rounding.
-    deviation_sums: [[S::F; U]; R],
+    deviations: [[S::F; U]; R],
     squares: [[S::F; U]; R],
 }
 
@@ -314,7 +308,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         simd: S,
     ) -> Sums<S, R, U> {
         let zeros = [[simd.splat(0.0); U]; R];
-        let mut sums = Sums { values: zeros, deviation_sums: zeros, squares: zeros };
+        let mut sums = Sums { values: zeros, deviations: zeros, squares: zeros };
         let cols = self.scale.len();
         let mut i = 0;
         while i + U * S::LANES <= cols {
@@ -385,7 +379,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
                 // SAFETY: the rows of `second` have `count` elements from `i` on in `self.x`.
                 let x = unsafe { load_tail(simd, self.x.add(second[r] + i), count, mean) };
                 let deviation = simd.sub(x, mean);
-                sums.deviation_sums[r][u] = simd.add(sums.deviation_sums[r][u], deviation);
+                sums.deviations[r][u] = simd.add(sums.deviations[r][u], deviation);
                 sums.squares[r][u] = simd.fma(deviation, deviation, sums.squares[r][u]);
             }
             r += 1;

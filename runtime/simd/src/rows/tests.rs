@@ -1,4 +1,4 @@
-//! Rows compared with `f64` references, or bit by bit.
+//! Compares the primitives over rows with `f64` references, or bit by bit, on every instruction set.
 
 use super::combine::{Arithmetic, Operand, combine_on};
 use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
@@ -15,6 +15,7 @@ use crate::testing::{Edge, Guarded};
 pub(super) const LENS: &[usize] =
     &[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000];
 
+/// Returns pseudo-random values in 0..1.
 pub(super) fn random(len: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let next = || {
@@ -31,40 +32,41 @@ fn converted<C: Convert>(isa: Isa, op: C, x: &[C::X]) -> Vec<C::Y> {
     y.to_vec()
 }
 
+/// Returns the value of a half-precision float.
 fn f16_exact(bits: u16) -> f64 {
     let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
-    let size = match exponent {
+    let magnitude = match exponent {
         0 => mantissa * 2f64.powi(-24),
         31 if mantissa == 0.0 => f64::INFINITY,
         31 => f64::NAN,
         _ => (1.0 + mantissa / 1024.0) * 2f64.powi(exponent - 15),
     };
-    if bits >> 15 == 1 { -size } else { size }
+    if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
 #[test]
 fn f16_and_bf16_survive_conversion_to_f32_and_back() {
-    let all: Vec<u16> = (0..=u16::MAX).collect();
+    let all_bits: Vec<u16> = (0..=u16::MAX).collect();
     for &isa in Isa::available() {
-        let wide = converted(isa, FromF16, &all);
-        for (bits, y) in all.iter().zip(&wide) {
+        let as_f32 = converted(isa, FromF16, &all_bits);
+        for (bits, y) in all_bits.iter().zip(&as_f32) {
             let exact = f16_exact(*bits);
             assert!(
                 y.is_nan() && exact.is_nan() || y.to_bits() == (exact as f32).to_bits(),
                 "{isa:?} {bits:x} {y}"
             );
         }
-        for (bits, back) in all.iter().zip(converted(isa, ToF16, &wide)) {
-            let quiet = if f16_exact(*bits).is_nan() { bits | 0x200 } else { *bits };
-            assert_eq!(back, quiet, "{isa:?}");
+        for (bits, converted_back) in all_bits.iter().zip(converted(isa, ToF16, &as_f32)) {
+            let expected = if f16_exact(*bits).is_nan() { bits | 0x200 } else { *bits };
+            assert_eq!(converted_back, expected, "{isa:?}");
         }
-        let wide = converted(isa, FromBf16, &all);
-        for (bits, y) in all.iter().zip(&wide) {
+        let as_f32 = converted(isa, FromBf16, &all_bits);
+        for (bits, y) in all_bits.iter().zip(&as_f32) {
             assert_eq!(y.to_bits(), u32::from(*bits) << 16);
         }
-        for (bits, back) in wide.iter().zip(converted(isa, ToBf16, &wide)) {
-            let quiet = if bits.is_nan() { 0x40 } else { 0 };
-            assert_eq!(u32::from(back), bits.to_bits() >> 16 | quiet, "{isa:?}");
+        for (bits, converted_back) in as_f32.iter().zip(converted(isa, ToBf16, &as_f32)) {
+            let expected = if bits.is_nan() { 0x40 } else { 0 };
+            assert_eq!(u32::from(converted_back), bits.to_bits() >> 16 | expected, "{isa:?}");
         }
     }
 }
@@ -74,11 +76,11 @@ fn half_precision_rounds_to_nearest_even() {
     // The midpoints between neighbouring half-precision values, and their neighbours.
     let mut x = Vec::new();
     for bits in 0..0x7c00u16 {
-        let middle = f64::midpoint(
+        let midpoint = f64::midpoint(
             f16_exact(bits),
             if bits == 0x7bff { 65536.0 } else { f16_exact(bits + 1) },
         ) as f32;
-        x.extend([middle.next_down(), middle, middle.next_up(), -middle]);
+        x.extend([midpoint.next_down(), midpoint, midpoint.next_up(), -midpoint]);
     }
     for &isa in Isa::available() {
         for (i, y) in converted(isa, ToF16, &x).into_iter().enumerate() {
@@ -95,7 +97,8 @@ fn half_precision_rounds_to_nearest_even() {
     }
 }
 
-fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_point: Q) {
+/// Compares quantization and dequantization with scalars, for many values and scales.
+fn check_quantization<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_point: Q) {
     let mut x: Vec<f32> = (-3000..3000i16).map(|i| f32::from(i) * 0.25).collect();
     x.extend(random(4000, 3).iter().map(|x| (x - 0.5) * 2e5));
     x.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, -0.0, 1e-45]);
@@ -103,35 +106,39 @@ fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_poi
     for &isa in Isa::available() {
         for scale in [1.0f32, 0.5, 0.1, 3.0, 0.007_812_5, 1e-3, 1e-38, 1e38, 0.3] {
             for (x, y) in x.iter().zip(converted(isa, Quantize::new(scale, zero_point), &x)) {
-                let q = (x / scale).round_ties_even();
-                let q = if q.is_nan() { i64::MIN } else { q as i64 };
-                let q = q.saturating_add(i64::from(zero));
-                let q = q.clamp(i64::from(Q::LEAST), i64::from(Q::GREATEST));
+                let expected = (x / scale).round_ties_even();
+                let expected = if expected.is_nan() { i64::MIN } else { expected as i64 };
+                let expected = expected.saturating_add(i64::from(zero));
+                let expected = expected.clamp(i64::from(Q::LEAST), i64::from(Q::GREATEST));
                 let y: i32 = y.into();
-                assert_eq!(i64::from(y), q, "{isa:?} {x} / {scale} + {zero}");
+                assert_eq!(i64::from(y), expected, "{isa:?} {x} / {scale} + {zero}");
             }
-            let all: Vec<Q> =
-                (Q::LEAST..=Q::GREATEST).filter_map(|q| Q::try_from(i64::from(q)).ok()).collect();
-            for (q, y) in all.iter().zip(converted(isa, Dequantize { scale, zero_point }, &all)) {
-                let q: i32 = (*q).into();
-                assert_eq!(y.to_bits(), ((q - zero) as f32 * scale).to_bits(), "{isa:?}");
+            let all_values: Vec<Q> = (Q::LEAST..=Q::GREATEST)
+                .filter_map(|expected| Q::try_from(i64::from(expected)).ok())
+                .collect();
+            for (expected, y) in
+                all_values.iter().zip(converted(isa, Dequantize { scale, zero_point }, &all_values))
+            {
+                let expected: i32 = (*expected).into();
+                assert_eq!(y.to_bits(), ((expected - zero) as f32 * scale).to_bits(), "{isa:?}");
             }
         }
     }
 }
 
-fn check_combinations<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
+fn check_combinations<Q: Quantized + PartialEq + std::fmt::Debug>(values: &[Q], zeros: [Q; 3]) {
     // Scales of similar size, and some for which all or no values saturate.
     let scales = [[0.05f32, 0.02, 0.06], [0.3, 7e-3, 1e-9], [1e-3, 1e-3, 1e38], [1e30, 1e30, 0.1]];
-    let turned: Vec<Q> = all.iter().cycle().skip(all.len() / 3).take(all.len()).copied().collect();
+    let rotated: Vec<Q> =
+        values.iter().cycle().skip(values.len() / 3).take(values.len()).copied().collect();
     for ([a, b, c], &isa) in
         scales.into_iter().flat_map(|s| Isa::available().iter().map(move |i| (s, i)))
     {
         for (a_values, b_values) in [
-            (all, &turned[..]),
-            (&all[..1], &turned[..]),
-            (all, &turned[7..8]),
-            (&all[..3], &all[3..6]),
+            (values, &rotated[..]),
+            (&values[..1], &rotated[..]),
+            (values, &rotated[7..8]),
+            (&values[..3], &values[3..6]),
         ] {
             let left = Operand { values: a_values, scale: a, zero_point: zeros[0] };
             let right = Operand { values: b_values, scale: b, zero_point: zeros[1] };
@@ -140,16 +147,17 @@ fn check_combinations<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zer
                 let quantize = Quantize::new(c, zeros[2]);
                 let mut y = vec![Q::default(); len];
                 combine_on(isa, operation, left, right, quantize, &mut y);
-                let number = |side: Operand<'_, Q>, i: usize| {
-                    let value: i32 = side.values[if side.values.len() == 1 { 0 } else { i }].into();
-                    let zero: i32 = side.zero_point.into();
-                    (value - zero) as f32 * side.scale
+                let dequantized = |operand: Operand<'_, Q>, i: usize| {
+                    let value: i32 =
+                        operand.values[if operand.values.len() == 1 { 0 } else { i }].into();
+                    let zero: i32 = operand.zero_point.into();
+                    (value - zero) as f32 * operand.scale
                 };
-                let numbers: Vec<f32> = (0..len)
-                    .map(|i| (number(left, i), number(right, i)))
+                let exact_results: Vec<f32> = (0..len)
+                    .map(|i| (dequantized(left, i), dequantized(right, i)))
                     .map(|(a, b)| if operation == Arithmetic::Sum { a + b } else { a * b })
                     .collect();
-                let expected = converted(isa, quantize, &numbers);
+                let expected = converted(isa, quantize, &exact_results);
                 assert_eq!(y, expected, "{isa:?} {operation:?} {a} {b} {c}");
             }
         }
@@ -158,23 +166,23 @@ fn check_combinations<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zer
 
 #[test]
 fn quantized_sums_and_products_match_dequantized_ones() {
-    let all: Vec<u8> = (0..=u8::MAX).chain(0..77).collect();
-    check_combinations(&all, [100, 3, 90]);
-    check_combinations(&all, [0, 255, 0]);
-    let all: Vec<i8> = (i8::MIN..=i8::MAX).chain(-3..70).collect();
-    check_combinations(&all, [0, -128, 5]);
-    let all: Vec<u16> = (0..=u16::MAX).step_by(97).collect();
-    check_combinations(&all, [32_768, 0, 7]);
+    let values: Vec<u8> = (0..=u8::MAX).chain(0..77).collect();
+    check_combinations(&values, [100, 3, 90]);
+    check_combinations(&values, [0, 255, 0]);
+    let values: Vec<i8> = (i8::MIN..=i8::MAX).chain(-3..70).collect();
+    check_combinations(&values, [0, -128, 5]);
+    let values: Vec<u16> = (0..=u16::MAX).step_by(97).collect();
+    check_combinations(&values, [32_768, 0, 7]);
 }
 
 #[test]
 fn quantizing_is_a_division_rounded_and_saturated() {
-    quantizes(0u8);
-    quantizes(128u8);
-    quantizes(-7i8);
-    quantizes(0i8);
-    quantizes(40_000u16);
-    quantizes(-3i16);
+    check_quantization(0u8);
+    check_quantization(128u8);
+    check_quantization(-7i8);
+    check_quantization(0i8);
+    check_quantization(40_000u16);
+    check_quantization(-3i16);
 }
 
 #[test]
@@ -214,9 +222,10 @@ fn layer_norm_is_precise_far_from_zero() {
                 let scale = Guarded::new(&scale, Edge::End);
                 layer_norm_on(isa, &Guarded::new(&x, Edge::End), &scale, bias, 1e-3, &mut y);
                 for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
-                    let wide = x.iter().map(|x| f64::from(*x));
-                    let mean = wide.clone().sum::<f64>() / cols as f64;
-                    let variance = wide.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
+                    let as_f64 = x.iter().map(|x| f64::from(*x));
+                    let mean = as_f64.clone().sum::<f64>() / cols as f64;
+                    let variance =
+                        as_f64.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
                     for (i, (x, y)) in x.iter().zip(y).enumerate() {
                         let exact = (f64::from(*x) - mean) / (variance + 1e-3).sqrt()
                             * f64::from(scale[i])
@@ -275,15 +284,15 @@ fn softmax_of_long_rows_is_close_to_f64() {
                 let sum: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
                 for (x, y) in x.iter().zip(y) {
                     let exact = f64::from(*x).exp() / sum;
-                    let near = (f64::from(*y) - exact).abs() < 8e-6 * exact + 1e-44;
-                    assert!(near, "{isa:?} {cols} {y} {exact}");
+                    let is_near = (f64::from(*y) - exact).abs() < 8e-6 * exact + 1e-44;
+                    assert!(is_near, "{isa:?} {cols} {y} {exact}");
                 }
             }
-            for odd in [f32::NAN, f32::INFINITY] {
-                x[cols / 2] = odd;
+            for special in [f32::NAN, f32::INFINITY] {
+                x[cols / 2] = special;
                 softmax_on(isa, &x, cols, &mut y);
-                assert!(y[..cols].iter().all(|y| y.is_nan()), "{isa:?} {cols} {odd}");
-                assert!(y[cols..].iter().all(|y| !y.is_nan()), "{isa:?} {cols} {odd}");
+                assert!(y[..cols].iter().all(|y| y.is_nan()), "{isa:?} {cols} {special}");
+                assert!(y[cols..].iter().all(|y| !y.is_nan()), "{isa:?} {cols} {special}");
             }
             x[..cols].fill(f32::NEG_INFINITY);
             softmax_on(isa, &x, cols, &mut y);
@@ -314,31 +323,32 @@ fn softmax_in_blocks_matches_whole_rows() {
             }
             let (mut max, mut sum, mut factor) =
                 (vec![f32::MIN; rows], vec![0.0; rows], vec![0.0; rows]);
-            let (mut actual, mut from) = (vec![0.0f32; rows * cols], 0);
+            let (mut actual, mut start) = (vec![0.0f32; rows * cols], 0);
             for &width in blocks {
-                let part = |row: usize| row * cols + from..row * cols + from + width;
-                let block: Vec<f32> = (0..rows).flat_map(|row| x[part(row)].to_vec()).collect();
+                let columns_of_block = |row: usize| row * cols + start..row * cols + start + width;
+                let block: Vec<f32> =
+                    (0..rows).flat_map(|row| x[columns_of_block(row)].to_vec()).collect();
                 let mut block = Guarded::new(&block, Edge::End);
                 let running = Running { max: &mut max, sum: &mut sum, factor: &mut factor };
                 softmax_block_on(isa, &mut block, width, running);
                 multiply_rows_on(isa, &mut actual, cols, &factor);
                 for (row, block) in block.chunks(width).enumerate() {
-                    actual[part(row)].copy_from_slice(block);
+                    actual[columns_of_block(row)].copy_from_slice(block);
                 }
-                from += width;
+                start += width;
             }
             assert_eq!(sum[0].to_bits(), 0, "{isa:?}");
             for row in 1..rows {
                 let (x, actual) = (&x[row * cols..][..cols], &actual[row * cols..][..cols]);
-                let wide: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
-                if !wide.is_finite() {
+                let sum_of_exponentials: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
+                if !sum_of_exponentials.is_finite() {
                     assert!(sum[row].is_nan(), "{isa:?} {row}");
                     continue;
                 }
                 for (x, y) in x.iter().zip(actual) {
-                    let exact = f64::from(*x).exp() / wide;
-                    let near = (f64::from(y / sum[row]) - exact).abs() < 8e-6 * exact;
-                    assert!(near, "{isa:?} {rows} {blocks:?} {exact}");
+                    let exact = f64::from(*x).exp() / sum_of_exponentials;
+                    let is_near = (f64::from(y / sum[row]) - exact).abs() < 8e-6 * exact;
+                    assert!(is_near, "{isa:?} {rows} {blocks:?} {exact}");
                 }
             }
         }
@@ -346,7 +356,7 @@ fn softmax_in_blocks_matches_whole_rows() {
 }
 
 #[test]
-fn layer_norm_takes_any_number_of_rows() {
+fn layer_norm_supports_any_number_of_rows() {
     for &isa in Isa::available() {
         for (rows, cols) in [(1, 40), (3, 40), (4, 17), (7, 33), (9, 2048), (5, 2049)] {
             let x: Vec<f32> = random(rows * cols, 9).iter().map(|x| x * 3.0 - 9.0).collect();
@@ -355,9 +365,9 @@ fn layer_norm_takes_any_number_of_rows() {
             let guarded = Guarded::new(&x, Edge::End);
             layer_norm_on(isa, &guarded, &scale, &bias, 1e-5, &mut y);
             for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
-                let wide = x.iter().map(|x| f64::from(*x));
-                let mean = wide.clone().sum::<f64>() / cols as f64;
-                let variance = wide.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
+                let as_f64 = x.iter().map(|x| f64::from(*x));
+                let mean = as_f64.clone().sum::<f64>() / cols as f64;
+                let variance = as_f64.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
                 for (i, (x, y)) in x.iter().zip(y).enumerate() {
                     let exact = (f64::from(*x) - mean) / (variance + 1e-5).sqrt()
                         * f64::from(scale[i])
@@ -370,7 +380,7 @@ fn layer_norm_takes_any_number_of_rows() {
 }
 
 #[test]
-fn layer_norm_of_a_row_does_not_depend_on_its_neighbours() {
+fn layer_norm_of_a_row_does_not_depend_on_other_rows() {
     for &isa in Isa::available() {
         for &cols in LENS.iter().chain(&[511, 1024, 1025, 1100]) {
             for rows in [2, 3, 5, 10] {
@@ -380,13 +390,13 @@ fn layer_norm_of_a_row_does_not_depend_on_its_neighbours() {
                 let mut y = vec![0.0; x.len()];
                 layer_norm_on(isa, &x, &scale, &bias, 1e-5, &mut y);
                 for (r, (x, y)) in x.chunks(cols).zip(y.chunks(cols)).enumerate() {
-                    let mut alone = vec![0.0; cols];
-                    layer_norm_on(isa, x, &scale, &bias, 1e-5, &mut alone);
-                    let same = y.iter().zip(&alone).all(|(y, alone)| match r {
-                        1 => y.is_nan() && alone.is_nan(),
-                        _ => y.to_bits() == alone.to_bits(),
+                    let mut single_row = vec![0.0; cols];
+                    layer_norm_on(isa, x, &scale, &bias, 1e-5, &mut single_row);
+                    let is_equal = y.iter().zip(&single_row).all(|(y, single_row)| match r {
+                        1 => y.is_nan() && single_row.is_nan(),
+                        _ => y.to_bits() == single_row.to_bits(),
                     });
-                    assert!(same, "{isa:?} {rows} {cols} {r}");
+                    assert!(is_equal, "{isa:?} {rows} {cols} {r}");
                 }
             }
             layer_norm_on(isa, &[], &random(cols, 10), &[], 1e-5, &mut []);
@@ -408,15 +418,15 @@ fn lrn_is_close_to_f64() {
             let lrn = Lrn { size, alpha: 0.3, beta, bias: 2.0 };
             let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
             lrn_on(isa, &Guarded::new(&x, Edge::End), channels, &lrn, &mut y);
-            let (alpha, wide) = (f64::from(lrn.alpha), f64::from(beta));
+            let (alpha, beta_f64) = (f64::from(lrn.alpha), f64::from(beta));
             for (x, y) in x.chunks(channels).zip(y.chunks(channels)) {
                 for (c, y) in y.iter().enumerate() {
-                    let from = c.saturating_sub((size - 1) / 2);
-                    let window = &x[from..channels.min(c + size / 2 + 1)];
+                    let start = c.saturating_sub((size - 1) / 2);
+                    let window = &x[start..channels.min(c + size / 2 + 1)];
                     let sum: f64 = window.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
                     let base = 2.0 + alpha / size as f64 * sum;
-                    let exact = f64::from(x[c]) / base.powf(wide);
-                    let bound = 1e-6 + 1e-7 * wide * (size as f64 + base.ln().abs());
+                    let exact = f64::from(x[c]) / base.powf(beta_f64);
+                    let bound = 1e-6 + 1e-7 * beta_f64 * (size as f64 + base.ln().abs());
                     let error = (f64::from(*y) - exact).abs();
                     assert!(
                         error <= bound * exact.abs(),
@@ -445,7 +455,8 @@ fn lrn_propagates_nan_and_infinity() {
     }
 }
 
-fn transposes<T: crate::bits::Bits + Default + PartialEq + std::fmt::Debug>(
+/// Compares transposes of many shapes with the definition; `value` returns the elements.
+fn check_transposes<T: crate::bits::Bits + Default + PartialEq + std::fmt::Debug>(
     value: impl Fn(usize) -> T,
 ) {
     let cases: &[(&[usize], &[usize])] = &[
@@ -484,26 +495,26 @@ fn transposes<T: crate::bits::Bits + Default + PartialEq + std::fmt::Debug>(
         let x: Vec<T> = (0..len).map(&value).collect();
         let mut y = Guarded::new(&vec![T::default(); len], Edge::End);
         transpose_on(isa, &Guarded::new(&x, Edge::End), shape, perm, &mut y);
-        for (at, y) in y.iter().enumerate() {
-            let (mut rest, mut from) = (at, 0);
+        for (index, y) in y.iter().enumerate() {
+            let (mut remainder, mut source) = (index, 0);
             for &axis in perm.iter().rev() {
-                from += rest % shape[axis] * shape[axis + 1..].iter().product::<usize>();
-                rest /= shape[axis];
+                source += remainder % shape[axis] * shape[axis + 1..].iter().product::<usize>();
+                remainder /= shape[axis];
             }
-            assert_eq!(*y, x[from], "{isa:?} {shape:?} {perm:?} at {at}");
+            assert_eq!(*y, x[source], "{isa:?} {shape:?} {perm:?} at {index}");
         }
     }
 }
 
 #[test]
-fn transposes_move_every_element_to_its_place() {
-    transposes(|i| i as f32);
-    transposes(|i| (i * 31 % 251) as u8);
-    transposes(|i| i as i64);
-    transposes(|i| i as u16);
-    transposes(|i| [i as u8, (i >> 8) as u8, (i >> 16) as u8]);
-    transposes(|i| (i as u32).to_le_bytes());
-    transposes(|i| (i as u16).to_le_bytes());
+fn transposes_match_the_definition() {
+    check_transposes(|i| i as f32);
+    check_transposes(|i| (i * 31 % 251) as u8);
+    check_transposes(|i| i as i64);
+    check_transposes(|i| i as u16);
+    check_transposes(|i| [i as u8, (i >> 8) as u8, (i >> 16) as u8]);
+    check_transposes(|i| (i as u32).to_le_bytes());
+    check_transposes(|i| (i as u16).to_le_bytes());
 }
 
 #[test]
@@ -526,7 +537,7 @@ fn lookups_read_the_table() {
 fn no_primitive_allocates() {
     let x = random(770, 1);
     let (mut y, mut bytes) = (vec![0.0; 770], vec![0u8; 770]);
-    // Other threads are counted as well, so one quiet run out of many is enough.
+    // Detection of the instruction set may allocate in the first run.
     let quiet = (0..100_000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         super::softmax(&x, 77, &mut y);
@@ -541,7 +552,7 @@ fn no_primitive_allocates() {
 }
 
 #[test]
-fn parts_of_transposes_touch_nothing_else() {
+fn parts_of_transposes_write_only_their_elements() {
     for &isa in Isa::available() {
         for (rows, cols) in [(1, 1), (1, 9), (9, 1), (3, 49), (16, 16), (33, 64), (64, 100)] {
             for gap in [0, 5] {
@@ -557,8 +568,8 @@ fn parts_of_transposes_touch_nothing_else() {
                     &mut y,
                     y_stride,
                 );
-                for (at, &actual) in y.iter().enumerate() {
-                    let (j, i) = (at / y_stride, at % y_stride);
+                for (index, &actual) in y.iter().enumerate() {
+                    let (j, i) = (index / y_stride, index % y_stride);
                     let expected = if i < rows { (i * x_stride + j) as u32 } else { u32::MAX };
                     assert_eq!(actual, expected, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
                 }

@@ -1,4 +1,5 @@
-//! The epilogue: finishes sums that the tile registers have stored.
+//! The epilogue of the AMX kernels: converts sums that the tile registers have stored to the output's type, and writes
+//! them.
 
 use std::arch::x86_64::{
     _mm512_load_si512, _mm512_mullo_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
@@ -45,18 +46,18 @@ impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
         unsafe {
             let sums = self.sums.add((row - self.top) & self.row_mask);
             let sums = std::slice::from_raw_parts_mut(sums, count);
-            if columns.shifted {
+            if columns.has_zero_points {
                 for (i, sums) in sums.iter_mut().enumerate() {
                     self.shift(sums, *self.tile.row_sums.add(row + i));
                 }
             }
-            let (fours, rest) = sums.as_chunks::<4>();
-            for (i, four) in fours.iter().enumerate() {
-                write::<4, VECTORS>(four, columns, out.skip(i * 4 * stride), stride);
+            let (groups_of_4, remaining) = sums.as_chunks::<4>();
+            for (i, rows_of_group) in groups_of_4.iter().enumerate() {
+                write::<4, VECTORS>(rows_of_group, columns, out.skip(i * 4 * stride), stride);
             }
-            for (i, one) in rest.iter().enumerate() {
-                let out = out.skip((fours.len() * 4 + i) * stride);
-                write::<1, VECTORS>(std::array::from_ref(one), columns, out, stride);
+            for (i, row_sums) in remaining.iter().enumerate() {
+                let out = out.skip((groups_of_4.len() * 4 + i) * stride);
+                write::<1, VECTORS>(std::array::from_ref(row_sums), columns, out, stride);
             }
         }
     }
@@ -67,20 +68,22 @@ impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
         let row_sum = _mm512_set1_epi32(row_sum);
         for v in 0..VECTORS {
             let zeros = self.columns.zero_points.as_ptr().wrapping_add(v * LANES);
-            let at = sums.as_mut_ptr().wrapping_add(v * LANES);
+            let address = sums.as_mut_ptr().wrapping_add(v * LANES);
             // SAFETY: a row of sums and the columns have 4 vectors, each at a multiple of its size.
             unsafe {
                 let zeros = _mm512_mullo_epi32(_mm512_load_si512(zeros.cast()), row_sum);
-                let sums = _mm512_sub_epi32(_mm512_load_si512(at.cast()), zeros);
-                _mm512_store_si512(at.cast(), sums);
+                let sums = _mm512_sub_epi32(_mm512_load_si512(address.cast()), zeros);
+                _mm512_store_si512(address.cast(), sums);
             }
         }
     }
 }
 
+/// Writes `ROWS` rows.
+///
 /// # Safety
 ///
-/// As of [`Epilogue::write_rows`], for these rows.
+/// As for [`Epilogue::write_rows`], for these rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn write<const ROWS: usize, const VECTORS: usize>(
@@ -92,9 +95,9 @@ unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     let mut totals = [[_mm512_setzero_si512(); VECTORS]; ROWS];
     for i in 0..ROWS {
         for v in 0..VECTORS {
-            let at = rows[i].as_ptr().wrapping_add(v * LANES);
+            let address = rows[i].as_ptr().wrapping_add(v * LANES);
             // SAFETY: a row of sums has 4 vectors, each at a multiple of its size.
-            totals[i][v] = unsafe { _mm512_load_si512(at.cast()) };
+            totals[i][v] = unsafe { _mm512_load_si512(address.cast()) };
         }
     }
     // SAFETY: `out` is valid for `ROWS` rows of the columns, `stride` apart; the columns fit

@@ -1,5 +1,5 @@
-//! Packs rows of the left side contiguously: gathered rows, and rows at the end of the data, which cannot be read in
-//! whole steps.
+//! The packing of left-side rows that the AMX kernels cannot read in place: gathered rows, and rows at the end of the
+//! data, which end within a step (64 bytes of the depth).
 
 use std::arch::x86_64::{
     _mm256_maskz_loadu_epi32, _mm512_add_epi64, _mm512_cmpeq_epi64_mask, _mm512_cvtepu32_epi64,
@@ -21,20 +21,21 @@ pub(super) struct TileRows([[u8; STEP]; TILE]);
 /// Packs the rows of a tile, step by step, with zeros past the depth.
 pub(super) struct PackA<'a> {
     tile: &'a Tile,
+    /// The first row, and the number of rows.
     row: usize,
     height: usize,
     /// Values per tap, and the same rounded up to whole groups.
     width: usize,
     padded: usize,
-    /// The current position.
+    /// The current position: a tap, and a value within it.
     tap: usize,
     within: usize,
-    /// Addresses of the eight taps looked up last.
+    /// The addresses of the eight taps that were looked up last, and the number of those eight.
     pixels: Pixels,
     looked_up: usize,
 }
 
-/// Addresses computed by vectors; the provenance of the data they point to is exposed.
+/// The addresses of 16 rows' taps. Vectors compute them, so that pointers are recreated from exposed provenance.
 #[repr(align(64))]
 struct Pixels([[usize; TAPS]; TILE]);
 
@@ -56,7 +57,7 @@ impl<'a> PackA<'a> {
         }
     }
 
-    /// Packs the next step.
+    /// Packs the next step of the depth.
     ///
     /// # Safety
     ///
@@ -64,19 +65,19 @@ impl<'a> PackA<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn step(&mut self, to: &mut TileRows) {
-        let mut place = 0;
-        while place < STEP && self.tap < self.tile.taps {
+        let mut position = 0;
+        while position < STEP && self.tap < self.tile.taps {
             if self.tap / TAPS != self.looked_up {
                 self.looked_up = self.tap / TAPS;
                 // SAFETY: `tap` is below the tile's taps, whose entries its table has for these rows.
                 unsafe { self.look_up() };
             }
-            let chunk = (self.padded - self.within).min(STEP - place);
-            let real = chunk.min(self.width.saturating_sub(self.within));
+            let chunk = (self.padded - self.within).min(STEP - position);
+            let value_count = chunk.min(self.width.saturating_sub(self.within));
             let from =
                 self.pixels.0.iter().map(|row| with_exposed_provenance::<u8>(row[self.tap % TAPS]));
             let rows = to.0.iter_mut().zip(from).take(self.height);
-            if real == STEP {
+            if value_count == STEP {
                 for (to, from) in rows {
                     // SAFETY: the tap has that many values from this position on.
                     unsafe {
@@ -85,40 +86,40 @@ impl<'a> PackA<'a> {
                     }
                 }
             } else {
-                let load = (1u64 << real) - 1;
-                let store = u64::MAX >> (STEP - chunk) << place;
+                let load = (1u64 << value_count) - 1;
+                let store = u64::MAX >> (STEP - chunk) << position;
                 for (to, from) in rows {
-                    // SAFETY: the row has `real` values at `from + within`, and a line has room from `place`
+                    // SAFETY: the row has `value_count` values at `from + within`, and a line has room from `position`
                     // on; the masks keep to both.
                     unsafe {
-                        let from = from.wrapping_add(self.within).wrapping_sub(place);
-                        let values = _mm512_maskz_loadu_epi8(load << place, from.cast());
+                        let from = from.wrapping_add(self.within).wrapping_sub(position);
+                        let values = _mm512_maskz_loadu_epi8(load << position, from.cast());
                         _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), store, values);
                     }
                 }
             }
-            place += chunk;
+            position += chunk;
             self.within += chunk;
             if self.within == self.padded {
                 (self.tap, self.within) = (self.tap + 1, 0);
             }
         }
-        if place < STEP {
+        if position < STEP {
             for to in &mut to.0[..self.height] {
                 // SAFETY: the mask keeps to the row.
                 unsafe {
                     let zero = _mm512_setzero_si512();
-                    _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), u64::MAX << place, zero);
+                    _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), u64::MAX << position, zero);
                 }
             }
         }
     }
 
-    /// Looks up the pixels of eight taps.
+    /// Looks up the addresses of the next eight taps.
     ///
     /// # Safety
     ///
-    /// As of [`Self::step`].
+    /// As for [`Self::step`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn look_up(&mut self) {
@@ -131,19 +132,19 @@ impl<'a> PackA<'a> {
             return;
         }
         let tap = self.looked_up * TAPS;
-        let keep = u8::MAX >> (TAPS - (tile.taps - tap).min(TAPS));
-        let each = |number: usize| _mm512_set1_epi64(number.cast_signed() as i64);
-        let (first, stride) = (each(tile.a.expose_provenance()), each(tile.stride));
-        let (padding, outside) =
-            (each(tile.padding.expose_provenance()), _mm512_set1_epi64(PADDING.into()));
+        let mask = u8::MAX >> (TAPS - (tile.taps - tap).min(TAPS));
+        let splat = |number: usize| _mm512_set1_epi64(number.cast_signed() as i64);
+        let (first, stride) = (splat(tile.a.expose_provenance()), splat(tile.stride));
+        let (padding, padding_entry) =
+            (splat(tile.padding.expose_provenance()), _mm512_set1_epi64(PADDING.into()));
         for (i, pixels) in pixels {
             // SAFETY: the table has an entry for each tap of each row; the mask keeps to the taps.
             unsafe {
-                let at = tile.table.add((row + i) * tile.taps + tap);
-                let entries = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(keep, at.cast()));
-                let inside = _mm512_add_epi64(first, _mm512_mullo_epi64(entries, stride));
-                let is_outside = _mm512_cmpeq_epi64_mask(entries, outside);
-                let pointers = _mm512_mask_mov_epi64(inside, is_outside, padding);
+                let address = tile.table.add((row + i) * tile.taps + tap);
+                let entries = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(mask, address.cast()));
+                let pixels_in_image = _mm512_add_epi64(first, _mm512_mullo_epi64(entries, stride));
+                let is_outside = _mm512_cmpeq_epi64_mask(entries, padding_entry);
+                let pointers = _mm512_mask_mov_epi64(pixels_in_image, is_outside, padding);
                 _mm512_store_si512(pixels.as_mut_ptr().cast(), pointers);
             }
         }

@@ -1,7 +1,7 @@
-//! The tile registers, by inline assembly, because the intrinsics are not stable yet.
+//! The tile registers of AMX, used by inline assembly, because the intrinsics are not stable yet.
 //!
-//! The first four registers hold sums across functions. This is sound because the compiler never uses tile registers:
-//! that would need a target feature that is not enabled anywhere here.
+//! Registers 0 to 3 hold sums between the calls of these functions. This is sound because the compiler never uses tile
+//! registers: that would need a target feature that is not enabled anywhere here.
 
 use std::arch::asm;
 
@@ -37,7 +37,7 @@ static CONFIG: Config = Config {
 ///
 /// The machine has AMX, and the process may use it.
 pub(super) unsafe fn configure() {
-    // SAFETY: the configuration is one that every machine with AMX has.
+    // SAFETY: every machine with AMX supports this configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) }
 }
 
@@ -45,7 +45,7 @@ pub(super) unsafe fn configure() {
 ///
 /// # Safety
 ///
-/// As of [`configure`].
+/// As for [`configure`].
 pub(super) unsafe fn release() {
     // SAFETY: only registers change.
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
@@ -55,7 +55,7 @@ pub(super) unsafe fn release() {
 ///
 /// # Safety
 ///
-/// As of [`step`], and the lines are readable.
+/// As for [`step`], and the lines are readable.
 #[inline(always)]
 pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, stride: usize) {
     // SAFETY: the tile registers are configured, and 16 lines of sums are readable at `from`, `stride` bytes apart.
@@ -123,7 +123,7 @@ pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, stride: usize, b: 
 ///
 /// # Safety
 ///
-/// As of [`step`], and there are 16 rows of sums at `to`.
+/// As for [`step`], and 16 rows of sums are writable at `to`.
 #[inline(always)]
 pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
     // SAFETY: the tile registers are configured, and 16 rows of sums are writable at `to`.
@@ -152,7 +152,7 @@ pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
 ///
 /// # Safety
 ///
-/// As of [`configure`].
+/// As for [`configure`].
 pub(in crate::gemm_u8) unsafe fn peak(steps: usize) -> f64 {
     // SAFETY: the registers are configured, and are released after their last use; no memory is
     // accessed.
