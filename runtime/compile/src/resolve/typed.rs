@@ -47,7 +47,7 @@ pub struct BoundNode {
     pub layout: Option<LayoutRule>,
     /// Whether its producer was fused with it, so that its output is its input.
     pub is_alias: bool,
-    /// Whether its outputs are known, as it has been computed, so that no run has to.
+    /// Whether it was computed when the graph was resolved: its outputs are constants, and no run computes it.
     pub is_folded: bool,
     /// The role of a control-flow node; such a node has no kernel.
     pub control: Option<Control>,
@@ -64,9 +64,11 @@ impl BoundNode {
     /// interpolation overshoots at edges, and an extrapolation value is an arbitrary number.
     fn leaves_range(&self) -> bool {
         let settings = self.params.settings();
-        let of = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, of)| of);
-        let is_text = |name: &str, word: &str| matches!(of(name), Some(ParamSetting::Text(text)) if text == word);
-        let has_outside = matches!(of("extrapolation_value"), Some(ParamSetting::Float(outside)) if *outside != 0.0);
+        let setting = |name: &str| {
+            settings.iter().find(|(known, _)| *known == name).map(|(_, setting)| setting)
+        };
+        let is_text = |name: &str, word: &str| matches!(setting(name), Some(ParamSetting::Text(text)) if text == word);
+        let has_outside = matches!(setting("extrapolation_value"), Some(ParamSetting::Float(outside)) if *outside != 0.0);
         let is_region = is_text("coordinate_transformation_mode", "tf_crop_and_resize");
         is_text("mode", "cubic") || is_region && has_outside
     }
