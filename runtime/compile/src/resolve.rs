@@ -1,5 +1,6 @@
-//! Resolution, the first step of compiling a graph: binds each node to an operator, checks it against the operator's schema,
-//! infers the type and shape of every value, and folds constants. The result is a [`TypedGraph`] for passes and placement.
+//! Resolution, the first step of compiling a graph: binds each node to an operator, checks it against the operator's
+//! schema, infers the type and shape of every value, and folds constants. The result is a [`TypedGraph`] for passes and
+//! placement.
 
 mod advice;
 mod apply;
@@ -674,7 +675,6 @@ impl TypedGraph {
         let reason =
             format!("input {:?} is computed, expected a constant in the model", port.name());
         let (node, op) = (node.name.clone(), node.op.clone());
-        let what = Dependency::Elements;
-        Err(ResolveError::Wants(Want::new(node, op, reason, (what, values))))
+        Err(ResolveError::Wants(Want::new(node, op, reason, (Dependency::Elements, values))))
     }
 }

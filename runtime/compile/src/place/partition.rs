@@ -1,5 +1,5 @@
-//! Partitions a graph among the cores: by cost if the options have costs, else in the order of the cores. Nodes of parts below
-//! the minimum size move to later cores.
+//! Partitions a graph among the cores: by cost if the options have costs, else in the order of the cores. Nodes of
+//! parts below the minimum size move to later cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,16 +28,16 @@ impl Placing<'_> {
             if self.gather_views(&choices, &mut constraints) {
                 continue;
             }
-            let mut is_done = true;
+            let mut is_stable = true;
             for run in self.small_runs(&choices) {
                 let (count, min) = (self.count(&run), self.options.min_subnet);
                 let reason =
                     format!("{count} nodes follow each other there, expected at least {min}");
                 for at in run.nodes {
-                    is_done &= !constraints.refuse(NodeId::new(at), run.core, &reason);
+                    is_stable &= !constraints.refuse(NodeId::new(at), run.core, &reason);
                 }
             }
-            if is_done {
+            if is_stable {
                 return Ok((choices, cost));
             }
             cost = None;
@@ -85,8 +85,8 @@ impl Placing<'_> {
         for &core in &cores {
             let mut constraints = Constraints::none(count);
             if self.options.cores.contains(&core) {
-                let all = self.graph.node_ids();
-                all.for_each(|node| constraints.prefer(node, core, Vec::new()));
+                let nodes = self.graph.node_ids();
+                nodes.for_each(|node| constraints.prefer(node, core, Vec::new()));
             }
             placed.push(self.choices(compiler, &constraints)?);
         }
@@ -117,8 +117,8 @@ impl Placing<'_> {
         Ok((constraints, Some(cost)))
     }
 
-    /// Returns all cores that a node may run on, and the CPU, where the caller's inputs and outputs are. The index of a core
-    /// in this list is its place in a [`Problem`].
+    /// Returns all cores that a node may run on, and the CPU, where the caller's inputs and outputs are. The index of a
+    /// core in this list is its place in a [`Problem`].
     fn all_cores(&self) -> Vec<Core> {
         let fallback = match self.options.fallback {
             Fallback::Off => None,
@@ -275,8 +275,8 @@ struct Groups {
     members: Vec<Vec<usize>>,
 }
 
-/// Returns the representative of a node's group in a union-find forest: `parents` has the parent of each node, itself for a
-/// representative.
+/// Returns the representative of a node's group in a union-find forest: `parents` has the parent of each node, itself
+/// for a representative.
 fn find_root(parents: &[usize], mut node: usize) -> usize {
     while let Some(&parent) = parents.get(node).filter(|parent| **parent != node) {
         node = parent;

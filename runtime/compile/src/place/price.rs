@@ -1,6 +1,6 @@
-//! Limits the memory of packed constants by a price. Kernels pack constants into formats that save work but may be larger,
-//! such as transformed convolution weights. The price is the number of multiply-adds that a byte of packed constants must
-//! save; kernels pack less for a higher price. It is 0 unless packing would exceed a limit.
+//! Limits the memory of packed constants by a price. Kernels pack constants into formats that save work but may be
+//! larger, such as transformed convolution weights. The price is the number of multiply-adds that a byte of packed
+//! constants must save; kernels pack less for a higher price. It is 0 unless packing would exceed a limit.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Cuts a graph in two: nodes that need elements computed by a run before they can be resolved (for example the shape for a
-//! `Reshape`), and all their consumers, form a second part. It is resolved during the run, once those elements are known, as
-//! if they were constants.
+//! Cuts a graph in two: nodes that need elements computed by a run before they can be resolved (for example the shape
+//! for a `Reshape`), and all their consumers, form a second part. It is resolved during the run, once those elements
+//! are known, as if they were constants.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,7 +40,7 @@ pub struct Want {
     pub op: String,
     /// The dependency, and its reason.
     pub reason: String,
-    pub(super) what: Dependency,
+    pub(super) dependency: Dependency,
     /// The values that it depends on.
     pub(super) values: Vec<ValueId>,
     /// Whether each iteration of a loop computes them anew, so that a cut before the loop does not help.
@@ -52,9 +52,9 @@ impl Want {
         node: String,
         op: String,
         reason: String,
-        (what, values): (Dependency, Vec<ValueId>),
+        (dependency, values): (Dependency, Vec<ValueId>),
     ) -> Self {
-        Self { node, op, reason, what, values, is_in_loop: false }
+        Self { node, op, reason, dependency, values, is_in_loop: false }
     }
 }
 
@@ -129,23 +129,23 @@ impl Binding<'_> {
 
     /// Returns the values that existed at `mark` from which `values` are computed. Nodes that upgrades insert compute
     /// them from the node's own inputs.
-    fn sources_of(&self, Want { values, what, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
-        let (mut sources, what): (BTreeSet<ValueId>, _) = (values.iter().copied().collect(), *what);
+    fn sources_of(&self, Want { values, dependency, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
+        let mut sources: BTreeSet<ValueId> = values.iter().copied().collect();
         let since = self.graph.nodes.get(mark.nodes..).unwrap_or_default();
         for bound in since.iter().rev() {
             if bound.node.outputs.iter().flatten().any(|output| sources.contains(output)) {
                 sources.extend(bound.node.reads().map(|(_, value)| value));
             }
         }
-        sources.retain(|&value| mark.has(value) && self.graph.lacks(value, what));
+        sources.retain(|&value| mark.has(value) && self.graph.lacks(value, *dependency));
         sources
     }
 }
 
 impl TypedGraph {
     /// Returns whether a property of a value is unknown.
-    fn lacks(&self, value: ValueId, what: Dependency) -> bool {
-        match what {
+    fn lacks(&self, value: ValueId, dependency: Dependency) -> bool {
+        match dependency {
             Dependency::Elements => self.known(Some(value)).is_none(),
             Dependency::Extents => !self.desc(Some(value)).full_shape().is_fixed(),
         }
@@ -159,8 +159,9 @@ impl TypedGraph {
         if values.is_empty() {
             return None;
         }
-        let (name, op, what) = (node.name.clone(), node.op.clone(), Dependency::Extents);
-        Some(ResolveError::Wants(Want::new(name, op, reason, (what, values))))
+        let (name, op) = (node.name.clone(), node.op.clone());
+        let want = Want::new(name, op, reason, (Dependency::Extents, values));
+        Some(ResolveError::Wants(want))
     }
 }
 
@@ -173,13 +174,13 @@ pub(super) struct Cut {
     /// The values that these nodes compute.
     computed: BTreeSet<ValueId>,
     /// The values whose elements must be known to resolve these nodes.
-    wanted: BTreeSet<ValueId>,
+    needed: BTreeSet<ValueId>,
 }
 
 impl Cut {
     pub(super) fn new(nodes: Vec<Node>) -> Self {
-        let (computed, wanted) = (BTreeSet::new(), BTreeSet::new());
-        Self { remaining: nodes.into(), nodes: Vec::new(), computed, wanted }
+        let (computed, needed) = (BTreeSet::new(), BTreeSet::new());
+        Self { remaining: nodes.into(), nodes: Vec::new(), computed, needed }
     }
 
     /// Returns the next node that reads nothing from after the cut.
@@ -223,17 +224,17 @@ impl Cut {
         binding.return_to(mark);
         let names: Vec<_> = sources.iter().map(|&value| binding.graph.name_of(value)).collect();
         let names = names.join("\", \"");
-        let Want { node: name, op, reason, what, .. } = want;
-        let what = match what {
+        let Want { node: name, op, reason, dependency, .. } = want;
+        let property = match dependency {
             Dependency::Elements => {
-                self.wanted.extend(sources);
+                self.needed.extend(sources);
                 "elements"
             }
             // Every value that crosses the cut has the extents of the run.
             Dependency::Extents => "extents",
         };
         binding.notices.push(format!(
-            "node {name:?} ({op}) and its consumers are planned in the run, for the {what} of \"{names}\": {reason}"
+            "node {name:?} ({op}) and its consumers are planned in the run, for the {property} of \"{names}\": {reason}"
         ));
         self.add(node);
         Ok(())
@@ -245,7 +246,7 @@ impl Cut {
         graph: &mut TypedGraph,
         sequences: &Sequences,
     ) -> Result<Option<Part>, ResolveError> {
-        let Self { mut nodes, computed, wanted, .. } = self;
+        let Self { mut nodes, computed, needed, .. } = self;
         if nodes.is_empty() {
             return Ok(None);
         }
@@ -276,7 +277,7 @@ impl Cut {
         (second.nodes, second.values, second.outputs) = (nodes, values, outputs);
         let mut second = Part::whole(second);
         for value in read {
-            second.import(graph, value, wanted.contains(&value))?;
+            second.import(graph, value, needed.contains(&value))?;
         }
         second.graph.sort().map_err(|why| ResolveError::Broken(why.to_string()))?;
         second.forget_unused();
@@ -298,7 +299,7 @@ impl Part {
         &mut self,
         graph: &mut TypedGraph,
         id: ValueId,
-        is_wanted: bool,
+        is_needed: bool,
     ) -> Result<(), ResolveError> {
         let Some(value) = self.graph.values.get_mut(id.index()) else { return Ok(()) };
         if let Some(tensor) = graph.known(Some(id)) {
@@ -310,7 +311,7 @@ impl Part {
             graph.outputs.push(id);
         }
         value.source = Source::Input(type_after_cut(graph, id, value)?);
-        let ids = if is_wanted { &mut self.wanted } else { &mut self.graph.inputs };
+        let ids = if is_needed { &mut self.wanted } else { &mut self.graph.inputs };
         ids.push(id);
         Ok(())
     }

@@ -52,7 +52,8 @@ pub trait InputShapes: Sized {
     /// An extent is not known.
     fn required(&self) -> Result<Shape, ResolveError>;
 
-    /// Returns the shape that a plan is made for, with the extents of `bound`. Extents that have a range are bounded by its end.
+    /// Returns the shape that a plan is made for, with the extents of `bound`. Extents that have a range are bounded by
+    /// its end.
     ///
     /// # Errors
     /// An extent is neither known nor in a range.

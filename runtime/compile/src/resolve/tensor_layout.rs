@@ -153,21 +153,21 @@ mod tests {
     fn transposes_with_captured_outputs_stay() {
         let text = "graph captured
           input x: f32[1,2,2,3]
-          given = Transpose@21(x) perm=[0, 3, 1, 2]
+          nchw = Transpose@21(x) perm=[0, 3, 1, 2]
           y = Relu@21(x)
           output y
         ";
         for (captures, nodes) in [(false, 1), (true, 2)] {
             let graph = Graph::parse(text).unwrap();
             let mut graph = testing::resolved(&testing::resources(), graph);
-            let given = graph.value_named("given").unwrap();
+            let nchw = graph.value_named("nchw").unwrap();
             if captures {
                 let mut inner = Graph::new("inner");
-                inner.add_capture("given", given);
+                inner.add_capture("nchw", nchw);
                 let attr = ("body".to_owned(), Attr::Graph(Box::new(inner)));
                 graph.nodes.last_mut().unwrap().node.attrs.push(attr);
             }
-            let values = NhwcValues { nhwc: HashMap::new(), from_nhwc: vec![given] };
+            let values = NhwcValues { nhwc: HashMap::new(), from_nhwc: vec![nchw] };
             values.remove_unread(&mut graph);
             assert_eq!(graph.nodes.len(), nodes);
         }

@@ -1,5 +1,5 @@
-//! Binds `If`, which runs one of two subgraphs, depending on a condition. A branch fits if all its nodes can be resolved; if
-//! only one branch fits, a run fails when it would take the other one.
+//! Binds `If`, which runs one of two subgraphs, depending on a condition. A branch fits if all its nodes can be
+//! resolved; if only one branch fits, a run fails when it would take the other one.
 
 use udo_api::{Dim, Shape, TensorDesc};
 
@@ -74,8 +74,8 @@ pub(super) fn bind_branches(
     }
 }
 
-/// Binds a branch and returns its results. If a node in it does not fit, binds nothing and returns the reason as the inner
-/// error. A missing operator is an outer error, because it does not depend on shapes.
+/// Binds a branch and returns its results. If a node in it does not fit, binds nothing and returns the reason as the
+/// inner error. A missing operator is an outer error, because it does not depend on shapes.
 fn bind_fitting(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -92,7 +92,7 @@ fn bind_fitting(
             if !want.values.iter().all(|&value| mark.has(value)) {
                 // Once the condition is known, the branch is an ordinary part of the graph.
                 want.values = parent.node.input(0).into_iter().collect();
-                want.what = Dependency::Elements;
+                want.dependency = Dependency::Elements;
             }
             Err(binding.refused_in_loop(want))
         }

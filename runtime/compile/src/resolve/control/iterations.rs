@@ -1,5 +1,5 @@
-//! Binds `Loop` and `Scan`, which run a subgraph repeatedly. An iteration passes states to the next one; a `Scan` also reads a
-//! slice of each sliced input. The values that all iterations compute for an output are stacked.
+//! Binds `Loop` and `Scan`, which run a subgraph repeatedly. An iteration passes states to the next one; a `Scan` also
+//! reads a slice of each sliced input. The values that all iterations compute for an output are stacked.
 
 use udo_api::{Bool, DType, Dim, Shape, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;

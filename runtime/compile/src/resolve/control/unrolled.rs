@@ -1,10 +1,11 @@
-//! Loops whose iterations differ too much for one plan: a state grows, a stacked output has no bound, a node needs elements
-//! that each iteration computes, or a state is a sequence.
+//! Loops whose iterations differ too much for one plan: a state grows, a stacked output has no bound, a node needs
+//! elements that each iteration computes, or a state is a sequence.
 //!
-//! Such a loop is resolved one iteration at a time. The nodes of the next iteration precede a *rest*: a node that stands for
-//! the remaining iterations of the loop. If the number of iterations and the condition are known, this unrolls the loop. If
-//! a run computes the condition, the graph is cut at the rest: the iterations so far run first, and the next one is
-//! planned for the shapes that they produced. Each of these plans has its own buffers and runs like any other plan.
+//! Such a loop is resolved one iteration at a time. The nodes of the next iteration precede a *rest*: a node that
+//! stands for the remaining iterations of the loop. If the number of iterations and the condition are known, this
+//! unrolls the loop. If a run computes the condition, the graph is cut at the rest: the iterations so far run first,
+//! and the next one is planned for the shapes that they produced. Each of these plans has its own buffers and runs like
+//! any other plan.
 
 use udo_api::{Bool, DType, Shape};
 
