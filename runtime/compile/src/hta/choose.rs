@@ -12,7 +12,9 @@ use udo_graph::graph::{Links, NodeId, NodeReads, Origin, ValueId};
 /// The chosen parts, and the nodes outside them with reasons.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
+    /// The ids of the nodes of each part.
     pub(super) parts: Vec<Origin>,
+    /// A reason for each unsupported node.
     pub(super) stays: Vec<String>,
 }
 

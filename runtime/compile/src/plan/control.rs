@@ -103,8 +103,8 @@ impl Lowering<'_> {
     ) -> Result<(), PlanError> {
         let condition = self.read(bound.node.input(0))?;
         let kernel = FinalizedKernel::hosted(Check { taken });
-        let at = self.push(index, bound, kernel, vec![condition], Vec::new());
-        if let Some(step) = self.lowered.steps.get_mut(at) {
+        let check = self.push(index, bound, kernel, vec![condition], Vec::new());
+        if let Some(step) = self.lowered.steps.get_mut(check) {
             step.purpose = Purpose::Check { index, reason: reason.into() };
         }
         Ok(())

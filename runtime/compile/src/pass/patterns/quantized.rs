@@ -302,7 +302,7 @@ impl<'a> Group<'a> {
         self.replacement(domain, op, inputs)
     }
 
-    /// Matches y = MatMul(a, b) + bias -> QLinearMatMulAdd(a, b, bias).
+    /// Matches `y = MatMul(a, b) + bias`, which becomes `QLinearMatMulAdd(a, b, bias)`.
     fn biased(&self) -> Option<GroupResult> {
         let with_bias = |port: usize, bias: usize| {
             let op = self.op.sole_producer(port).filter(|op| op.op() == Some("MatMul"))?;
