@@ -423,8 +423,8 @@ const BOUNDED_PORTS_MAX: usize = 64;
 /// Plans a placed graph.
 ///
 /// # Errors
-/// A kernel needs more scratch than its core has or fails to pack its constants, or a value cannot be transferred to where
-/// it is needed.
+/// A kernel needs more scratch than its core has or fails to pack its constants, or a value cannot be transferred to
+/// where it is needed.
 pub fn run(compiler: &Compiler<'_>, placement: Placement, pool: &Pool) -> Result<Plan, PlanError> {
     Plan::build(compiler, placement, pool)
 }
