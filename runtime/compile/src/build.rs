@@ -1,9 +1,9 @@
 //! Builds a graph by calls: tensors by id, operations on them, inputs and outputs. A finished graph can be compiled to
 //! a model.
 //!
-//! Operations are those of `NNRt` (Neural Network Runtime, docs/nnrt-bmruntime.md), by name or number, or operators of this
-//! runtime. Each call is checked at once, and a refused call changes nothing. Only compiling checks whether a package has an
-//! operator and whether a core supports it.
+//! Operations are those of `NNRt` (Neural Network Runtime, docs/nnrt-bmruntime.md), by name or number, or operators of
+//! this runtime. Each call is checked at once, and a refused call changes nothing. Only compiling checks whether a
+//! package has an operator and whether a core supports it.
 
 mod finished;
 mod lower;

@@ -68,7 +68,8 @@ pub struct CompileOptions {
     /// The number of shapes for which the model keeps plans, and each session memory, if extents are open. The most
     /// recent shapes are kept.
     pub max_plans: NonZero<usize>,
-    /// Additional outputs, by the name of the value or of its node. Passes keep these values and do not fuse their nodes.
+    /// Additional outputs, by the name of the value or of its node. Passes keep these values and do not fuse their
+    /// nodes.
     pub more_outputs: Vec<String>,
     /// Pairs of an input's and an output's name that may share memory, such as caches that a run updates. They have the
     /// same type and shape. If the plan supports it, a run writes the output in place; otherwise it copies the output

@@ -1,5 +1,5 @@
-//! Graph passes: rewrites of a resolved graph before placement, for example fusions. [`PASSES`] lists them in the order in
-//! which they run. Only `patterns` knows operators by name.
+//! Graph passes: rewrites of a resolved graph before placement, for example fusions. [`PASSES`] lists them in the order
+//! in which they run. Only `patterns` knows operators by name.
 
 mod candidate;
 mod common_subexpressions;
@@ -304,10 +304,10 @@ fn fuse(
         while let Some(id) = next.take() {
             let target = Candidate::at(graph, compiler, &uses, id).and_then(|node| fusion(&node));
             let Some(target) = target else { continue };
-            // The later node now reads the candidate's input. That value's producer has become its neighbor, and may fold
-            // into it as well.
+            // The later node now reads the candidate's input. That value's producer has become its neighbor, and may
+            // fold into it as well.
             next = match target {
-                Fusion::Constants { into, of, .. } if into > id => uses.producer(of),
+                Fusion::Constants { into, input, .. } if into > id => uses.producer(input),
                 Fusion::Constants { .. } | Fusion::Epilogue { .. } => None,
             };
             candidate::apply(graph, compiler, &mut uses, (id, &mut removed), target);

@@ -1,5 +1,5 @@
-//! Placement: chooses a core and a kernel for each node of a resolved graph, and records why other cores refused it. The
-//! planner then turns the placed graph into steps.
+//! Placement: chooses a core and a kernel for each node of a resolved graph, and records why other cores refused it.
+//! The planner then turns the placed graph into steps.
 
 mod affinity;
 mod attempt;
@@ -357,7 +357,8 @@ impl Produced {
 }
 
 impl PlaceError {
-    /// Returns the package, the operator and the core of a missing kernel whose author must act, if that is the next step.
+    /// Returns the package, the operator and the core of a missing kernel whose author must act, if that is the next
+    /// step.
     pub fn unfinished(&self) -> Option<(&str, &str, Core)> {
         match self {
             Self::Finalize { package, op, core, refusal, .. }

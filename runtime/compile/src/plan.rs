@@ -1,8 +1,8 @@
-//! Planning: turns a placed graph into a [`Plan`], which a session executes: a flat list of steps (calls of kernels) over
-//! planned memory.
+//! Planning: turns a placed graph into a [`Plan`], which a session executes: a flat list of steps (calls of kernels)
+//! over planned memory.
 //!
-//! A window is the place of a value in an arena. [`Plan::build`] lowers nodes to steps and windows (`lower`), makes windows
-//! share memory (`unify`), and lays them out in arenas (`arena`).
+//! A window is the place of a value in an arena. `Plan::build` lowers nodes to steps and windows (`lower`), makes
+//! windows share memory (`unify`), and lays them out in arenas (`arena`).
 
 mod arena;
 mod blocks;
@@ -131,7 +131,8 @@ pub enum Purpose {
         /// The branch, and why it could not be compiled.
         reason: Box<str>,
     },
-    /// It moves a value to another core's memory, converts its format, or copies it to where the next iteration reads it.
+    /// It moves a value to another core's memory, converts its format, or copies it to where the next iteration reads
+    /// it.
     Transfer,
     /// It flushes or invalidates the host's cache of an accelerator's memory.
     CacheMaintenance,
@@ -271,8 +272,8 @@ pub struct Movable {
     pub bytes: usize,
 }
 
-/// Two places that are exchanged after a step: from then on, each has the contents of the other. No bytes move; loops use
-/// this to pass states to the next iteration.
+/// Two places that are exchanged after a step: from then on, each has the contents of the other. No bytes move; loops
+/// use this to pass states to the next iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
     /// The step.
@@ -412,7 +413,8 @@ pub enum PlanError {
     Broken(String),
 }
 
-/// The largest number of inputs, outputs or packed constants of one call: indices have 16 bits, and one index means none.
+/// The largest number of inputs, outputs or packed constants of one call: indices have 16 bits, and one index means
+/// none.
 const PORTS_MAX: usize = 65_534;
 
 /// The number of outputs that have a bit in [`udo_api::abi::ExecArgs::unsaid`].
@@ -421,8 +423,8 @@ const BOUNDED_PORTS_MAX: usize = 64;
 /// Plans a placed graph.
 ///
 /// # Errors
-/// A kernel needs more scratch than its core has or fails to pack its constants, or a value cannot be transferred to where it
-/// is needed.
+/// A kernel needs more scratch than its core has or fails to pack its constants, or a value cannot be transferred to
+/// where it is needed.
 pub fn run(compiler: &Compiler<'_>, placement: Placement, pool: &Pool) -> Result<Plan, PlanError> {
     Plan::build(compiler, placement, pool)
 }
@@ -510,15 +512,15 @@ impl Plan {
 
 /// The memory that runs of a plan need.
 pub trait PlanLayout {
-    /// Returns whether sessions may share the plan's arenas: all inputs and outputs are movable, so nothing has to stay in
-    /// the arenas between runs.
+    /// Returns whether sessions may share the plan's arenas: all inputs and outputs are movable, so nothing has to stay
+    /// in the arenas between runs.
     fn may_share(&self) -> bool;
 
     /// Returns the number of bytes of a memory that the host accesses through its cache.
     fn cached_bytes(&self, memory: Memory) -> usize;
 
-    /// Returns the steps with geometry (data that a kernel derives from its extents) that each session computes, because
-    /// extents differ between runs, and the geometry's size in bytes.
+    /// Returns the steps with geometry (data that a kernel derives from its extents) that each session computes,
+    /// because extents differ between runs, and the geometry's size in bytes.
     fn geometry(&self) -> impl Iterator<Item = (usize, usize)>;
 
     /// Returns the regions of the device's arena that steps use: offset and size in bytes.

@@ -1,5 +1,6 @@
-//! Binds each node to an operator, checks it against the operator's schema, infers the type and shape of every value,
-//! and folds constants.
+//! Resolution, the first step of compiling a graph: binds each node to an operator, checks it against the operator's
+//! schema, infers the type and shape of every value, and folds constants. The result is a [`TypedGraph`] for passes and
+//! placement.
 
 mod advice;
 mod apply;
@@ -81,8 +82,8 @@ pub struct Resolved {
 enum PortError {
     #[error("it has {found} inputs, the operator takes {}", .ports.join(", "))]
     Inputs { found: usize, ports: Vec<&'static str> },
-    #[error("input {port:?} is {found}, expected {wanted}")]
-    Type { port: &'static str, found: String, wanted: TypeSet },
+    #[error("input {port:?} is {found}, expected {expected}")]
+    Type { port: &'static str, found: String, expected: TypeSet },
     #[error("{side} {port:?} is missing")]
     Missing { side: &'static str, port: &'static str },
 }
@@ -112,7 +113,7 @@ pub enum ResolveError {
     WrongBind {
         /// The operator type.
         op: String,
-        /// The package asked for.
+        /// The requested package.
         package: String,
     },
     /// The node does not match the schema, or the operator refuses it.
@@ -153,7 +154,7 @@ pub enum ResolveError {
     WrongShape {
         /// The input.
         input: String,
-        /// The shape given.
+        /// The requested shape.
         found: String,
         /// Its dimensions as the model has them.
         wanted: String,
@@ -168,7 +169,7 @@ pub enum ResolveError {
         name: String,
         /// The inputs.
         inputs: [String; 2],
-        /// Its extents there.
+        /// Its extents in these inputs.
         extents: [usize; 2],
     },
     /// A named dimension has an extent outside its range.
@@ -210,7 +211,7 @@ pub enum ResolveError {
     SequenceOutput {
         /// The output.
         output: String,
-        /// How many tensors it has.
+        /// The number of its tensors.
         len: usize,
     },
     /// The graph is inconsistent: an id refers to no node or value.
@@ -228,9 +229,11 @@ impl ResolveError {
     pub fn help(&self) -> Option<String> {
         match self {
             Self::MissingOps { all } if all.iter().any(|missing| missing.bound_to().is_some()) => {
-                let bind = |of: &MissingOp| Some(format!("--bind {}={}", of.op, of.bound_to()?));
-                let all: Vec<String> = all.iter().filter_map(bind).collect();
-                Some(format!("{} runs such nodes on the package's operator", all.join(" ")))
+                let flag = |missing: &MissingOp| {
+                    Some(format!("--bind {}={}", missing.op, missing.bound_to()?))
+                };
+                let flags: Vec<String> = all.iter().filter_map(flag).collect();
+                Some(format!("{} runs such nodes on the package's operator", flags.join(" ")))
             }
             Self::MissingOps { all } => {
                 let op = &all.iter().find(|missing| needs_package(missing))?.op;
@@ -277,6 +280,7 @@ struct Binding<'a> {
     /// The nodes bound so far, and all values.
     graph: TypedGraph,
     notices: Vec<String>,
+    /// The values that also exist channels-last, for operators that require it.
     layouts: NhwcValues,
     /// The number of conditional or repeated subgraphs around the current node.
     depth: usize,
@@ -297,7 +301,7 @@ pub fn run(compiler: &Compiler<'_>, graph: Graph) -> Result<Resolved, ResolveErr
     run_part(compiler, Part::whole(graph))
 }
 
-/// Does the same for a part of a graph. Some of its constants may have other elements in the next plan.
+/// Resolves a part of a graph like [`run`]. Some of its constants may have other elements in the next plan.
 ///
 /// # Errors
 /// The same as for [`run`].
@@ -335,7 +339,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
         Binding { options, graph, notices, layouts, depth, outside_loop, pending, sequences };
     let mut cut = Cut::new(source);
     while let Some(node) = cut.next(&binding.sequences) {
-        let (whole, mark) = (node.clone(), binding.mark());
+        let (original, mark) = (node.clone(), binding.mark());
         let is_builtin = |node: &Node| {
             let chosen = choose(compiler.operators, node, options);
             chosen.is_ok_and(|(entry, _)| compiler.operators.is_builtin(entry.package))
@@ -345,12 +349,12 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
         match bind_next(compiler, &mut binding, in_run.unwrap_or(node)) {
             Ok(()) => {
                 let mut added: Vec<_> = std::mem::take(&mut binding.pending);
-                let bound = binding.graph.nodes.iter_mut().skip(bound).map(|of| &mut of.node);
-                bound.chain(&mut added).for_each(|node| attribute(node, &whole));
+                let bound = binding.graph.nodes.iter_mut().skip(bound).map(|bound| &mut bound.node);
+                bound.chain(&mut added).for_each(|node| attribute(node, &original));
                 cut.prepend(added);
             }
             Err(ResolveError::Wants(want)) => {
-                cut.defer(&mut binding, (whole, mark), want)?;
+                cut.defer(&mut binding, (original, mark), want)?;
             }
             Err(ResolveError::MissingOps { .. }) => {
                 return Err(ResolveError::MissingOps { all: all_missing });
@@ -367,14 +371,14 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
     Ok(Resolved { graph, notices, rest })
 }
 
-/// Records that `node` does work of `whole`, unless it belongs to a node of the model already.
-fn attribute(node: &mut Node, whole: &Node) {
+/// Attributes `node` to the model's nodes that `original` stands for, unless it is attributed already.
+fn attribute(node: &mut Node, original: &Node) {
     if !node.origin.is_known() {
-        (node.origin, node.pin) = (whole.origin.clone(), whole.pin);
+        (node.origin, node.pin) = (original.origin.clone(), original.pin);
     }
 }
 
-/// Adds a node with its operator, and with what has to run before and behind it.
+/// Adds a node with its operator, after the nodes that must run before it and before those that must run after it.
 fn bind_next(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -386,16 +390,16 @@ fn bind_next(
     if bind_sequence(compiler, binding, &node)? {
         return Ok(());
     }
-    let mut behind = rename(compiler, &mut binding.graph, &mut node, binding.options)?;
+    let mut consumers = rename(compiler, &mut binding.graph, &mut node, binding.options)?;
     let (entry, notice) = choose(compiler.operators, &node, binding.options)?;
-    let of_package = compiler.operators.package(entry.package).and_then(Package::notice);
-    for notice in notice.into_iter().chain(of_package) {
+    let package_notice = compiler.operators.package(entry.package).and_then(Package::notice);
+    for notice in notice.into_iter().chain(package_notice) {
         if !binding.notices.contains(&notice) {
             binding.notices.push(notice);
         }
     }
     if compiler.operators.is_builtin(entry.package) {
-        behind.splice(..0, upgrade(compiler, &mut binding.graph, &mut node)?);
+        consumers.splice(..0, upgrade(compiler, &mut binding.graph, &mut node)?);
         fill_seed(&mut node, entry.def.schema());
         if let Some(kind) = SubgraphKind::from_op(entry.def) {
             return bind_control(compiler, binding, node, entry, kind);
@@ -412,7 +416,7 @@ fn bind_next(
         let (entry, _) = choose(compiler.operators, &transpose, options)?;
         bind_to(compiler, graph, transpose, entry)?;
     }
-    behind.into_iter().try_for_each(|node| bind_builtin(compiler, graph, node))
+    consumers.into_iter().try_for_each(|node| bind_builtin(compiler, graph, node))
 }
 
 /// Renames a node to the current name of its operator if no operator has the node's own name. Returns the nodes to add
@@ -447,10 +451,10 @@ fn bind_builtin(
 
 /// Returns the built-in operator of a node's type and domain.
 fn builtin_for(operators: &Operators, node: &Node) -> Option<OpEntry> {
-    let is_meant = |entry: &&OpEntry| {
+    let is_builtin = |entry: &&OpEntry| {
         operators.is_builtin(entry.package) && entry.def.schema().domain() == node.domain
     };
-    operators.ops_named(&node.op).find(is_meant).copied()
+    operators.ops_named(&node.op).find(is_builtin).copied()
 }
 
 /// Adds a node with operator `entry`, and folds it if its inputs are known.
@@ -498,11 +502,11 @@ fn bound_node(
     if compiler.operators.is_builtin(entry.package) {
         return exit_guard::with_record(&call, || graph.bound(node, entry));
     }
-    graph.set_apart(&node)?;
-    let whole = node.clone();
+    graph.copy_constants(&node)?;
+    let original = node.clone();
     exit_guard::with_record(&call, || graph.bound(node, entry)).map_err(|error| match error {
         ResolveError::Node { node, op, reason, help: None } => {
-            let help = advice::advice(graph, &whole, entry.def.schema());
+            let help = advice::advice(graph, &original, entry.def.schema());
             ResolveError::Node { node, op, reason, help }
         }
         other => other,
@@ -521,11 +525,11 @@ pub(crate) fn replacement(
     let (bound, outputs) = bound_node(compiler, graph, node, entry).ok()?;
     // The encoding of a value comes from the node that is replaced.
     let type_and_shape = |desc: TensorDesc| (desc.dtype(), desc.full_shape());
-    let wanted = bound.node.outputs.iter().map(|&value| type_and_shape(graph.desc(value)));
-    let is_same = wanted.eq(outputs.into_iter().map(type_and_shape));
-    let is_number = |value: &Option<ValueId>| graph.desc(*value).dtype() == Some(DType::F32);
-    let by_cpu = is_quantized(core) && bound.node.outputs.iter().all(is_number);
-    let mut cores = [core].into_iter().chain(by_cpu.then_some(Core::CPU));
+    let expected = bound.node.outputs.iter().map(|&value| type_and_shape(graph.desc(value)));
+    let is_same = expected.eq(outputs.into_iter().map(type_and_shape));
+    let is_float = |value: &Option<ValueId>| graph.desc(*value).dtype() == Some(DType::F32);
+    let may_use_cpu_kernel = is_quantized(core) && bound.node.outputs.iter().all(is_float);
+    let mut cores = [core].into_iter().chain(may_use_cpu_kernel.then_some(Core::CPU));
     let fits = cores.any(|core| {
         let kernels = kernels_of(compiler.operators, &bound, core);
         kernels.iter().any(|entry| graph.fits(&bound, entry.def, core))
@@ -584,7 +588,7 @@ impl TypedGraph {
     }
 
     /// Copies constants that point into the model's file to aligned memory, because packages may rely on the alignment.
-    fn set_apart(&mut self, node: &Node) -> Result<(), ResolveError> {
+    fn copy_constants(&mut self, node: &Node) -> Result<(), ResolveError> {
         for value in node.inputs.iter().flatten() {
             let value = self.values.get_mut(value.index()).map(|value| &mut value.value.source);
             let Some(Source::Constant(tensor)) = value else { continue };
@@ -607,6 +611,7 @@ impl TypedGraph {
         }
     }
 
+    /// Infers the output descriptions of a node, and checks them against the schema.
     fn infer(&self, node: &Node, op: &OpDef, params: &Params) -> Result<Vec<TensorDesc>, Refusal> {
         let wrong = |message| Err(Refusal { status: Status::FAILED, message });
         let view = self.view(node, params);
@@ -631,6 +636,7 @@ impl TypedGraph {
         Ok(outputs)
     }
 
+    /// Checks the inputs of a node, and the number of its outputs, against the schema.
     fn check_ports(&self, node: &Node, op: &OpDef) -> Result<(), PortError> {
         let schema = op.schema();
         for (index, &value) in node.inputs.iter().enumerate() {
@@ -640,13 +646,13 @@ impl TypedGraph {
             };
             let desc = self.desc(value);
             if value.is_some() && !port_takes(port.types(), &desc) {
-                let (found, wanted) = (desc.to_string(), port.types());
-                return Err(PortError::Type { port: port.name(), found, wanted });
+                let (found, expected) = (desc.to_string(), port.types());
+                return Err(PortError::Type { port: port.name(), found, expected });
             }
         }
         for (index, port) in schema.inputs().iter().enumerate() {
-            let given = node.inputs.get(index).is_some_and(Option::is_some);
-            if !given && !port.is_optional() {
+            let is_present = node.inputs.get(index).is_some_and(Option::is_some);
+            if !is_present && !port.is_optional() {
                 return Err(PortError::Missing { side: "input", port: port.name() });
             }
         }
@@ -660,16 +666,15 @@ impl TypedGraph {
     /// Refuses a node whose operator needs an input's elements before the run when they are not known.
     fn check_known(&self, node: &Node, op: &OpDef) -> Result<(), ResolveError> {
         let inputs = node.inputs.iter().enumerate();
-        let wanted = inputs.filter_map(|(index, &value)| {
+        let unknown = inputs.filter_map(|(index, &value)| {
             let port = op.schema().input(index)?;
             (port.wants_constant() && self.known(value).is_none()).then_some((port, value?))
         });
-        let (ports, values): (Vec<&Port>, Vec<ValueId>) = wanted.unzip();
+        let (ports, values): (Vec<&Port>, Vec<ValueId>) = unknown.unzip();
         let Some(port) = ports.first() else { return Ok(()) };
         let reason =
             format!("input {:?} is computed, expected a constant in the model", port.name());
         let (node, op) = (node.name.clone(), node.op.clone());
-        let what = Dependency::Elements;
-        Err(ResolveError::Wants(Want::new(node, op, reason, (what, values))))
+        Err(ResolveError::Wants(Want::new(node, op, reason, (Dependency::Elements, values))))
     }
 }

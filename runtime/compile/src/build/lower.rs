@@ -1,9 +1,9 @@
-//! Converts an operation of a built graph to nodes. [`Lower`] is the interface that the functions in `nnrt` use: it reads
-//! the operation's inputs and attributes, adds nodes, and sets outputs.
+//! Converts an operation of a built graph to nodes. [`Lower`] is the interface that the functions in `nnrt` use: it
+//! reads the operation's inputs and attributes, adds nodes, and sets outputs.
 //!
 //! An operation works on real values even if its tensors are quantized, and its nodes may have other integer types than
-//! its tensors. [`Lower::x`] and [`Lower::give`] add the conversions around its nodes, and passes fuse or fold them as in any
-//! model.
+//! its tensors. [`Lower::x`] and [`Lower::give`] add the conversions around its nodes, and passes fuse or fold them as
+//! in any model.
 
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
 
@@ -202,8 +202,8 @@ impl<'a> Lower<'a> {
         Ok(self.node(op, &[value, scale, zero_points], attrs.as_slice()))
     }
 
-    /// Returns the real values of the bias of a product of inputs 0 and 1. Integers without an encoding have the product of
-    /// both scales as their scale, as the sums of quantized products do.
+    /// Returns the real values of the bias of a product of inputs 0 and 1. Integers without an encoding have the
+    /// product of both scales as their scale, as the sums of quantized products do.
     pub(super) fn bias(&mut self, port: usize) -> Result<ValueId> {
         let bias = *self.input(port)?;
         let (Some(x), Some(w)) = (self.input(0)?.encodings(), self.input(1)?.encodings()) else {
@@ -501,8 +501,8 @@ impl<'a> Lower<'a> {
         Ok(self.node_of("Clip", &[Some(value), min, max], &[]))
     }
 
-    /// Makes `value` the value of output `port`: the nodes of this operation use the output's id instead. A value that the
-    /// operation did not compute is copied.
+    /// Makes `value` the value of output `port`: the nodes of this operation use the output's id instead. A value that
+    /// the operation did not compute is copied.
     fn put(&mut self, port: usize, value: ValueId) -> Result<()> {
         let id = self.output_id(port)?;
         let output =

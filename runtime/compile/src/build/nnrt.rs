@@ -1,5 +1,5 @@
-//! The operations of `NNRt` (Neural Network Runtime, docs/nnrt-bmruntime.md), which a `GraphBuilder` accepts: a table of
-//! numbers, names, tensors, parameters, and the operators of this runtime that they map to.
+//! The operations of `NNRt` (Neural Network Runtime, docs/nnrt-bmruntime.md), which a `GraphBuilder` accepts: a table
+//! of numbers, names, tensors, parameters, and the operators of this runtime that they map to.
 //!
 //! Images are channels-last unless a tensor's description says otherwise. An omitted attribute has the default of the
 //! table.

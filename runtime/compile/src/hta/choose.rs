@@ -1,4 +1,5 @@
-//! Chooses the nodes that a SoC supports, in parts that are as large as possible: the first step of compiling for the HTA.
+//! Chooses the nodes that a SoC supports, in parts that are as large as possible: the first step of compiling for the
+//! HTA.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,15 +12,17 @@ use udo_graph::graph::{Links, NodeId, NodeReads, Origin, ValueId};
 /// The chosen parts, and the nodes outside them with reasons.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
+    /// The ids of the nodes of each part.
     pub(super) parts: Vec<Origin>,
+    /// A reason for each unsupported node.
     pub(super) stays: Vec<String>,
 }
 
-/// Chooses the parts of a graph that a SoC supports. Nodes with the ids in `excluded`, folded nodes, and nodes of branches
-/// and loops stay outside.
+/// Chooses the parts of a graph that a SoC supports. Nodes with the ids in `excluded`, folded nodes, and nodes of
+/// branches and loops stay outside.
 ///
-/// The parts follow from a schedule that alternates between phases of unsupported and of supported nodes; each phase runs
-/// as many nodes as possible. A part is the nodes of one supported phase, so it never waits for a node outside.
+/// The parts follow from a schedule that alternates between phases of unsupported and of supported nodes; each phase
+/// runs as many nodes as possible. A part is the nodes of one supported phase, so it never waits for a node outside.
 pub(super) fn choose(graph: &TypedGraph, soc: &Soc, excluded: &BTreeSet<u32>) -> Choice {
     let derived = Derived::new(graph);
     let mut lowering = Lowering::new(graph, &derived);

@@ -1,5 +1,5 @@
-//! Computes the digest that ties a program to the nodes, weights and encodings that it was compiled from. `install` accepts
-//! a program only if its digest still matches the model.
+//! Computes the digest that ties a program to the nodes, weights and encodings that it was compiled from. `install`
+//! accepts a program only if its digest still matches the model.
 
 use std::fmt::Write;
 

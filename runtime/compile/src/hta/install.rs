@@ -1,5 +1,5 @@
-//! Installs HTA programs when a model is loaded: replaces each part of the model for which the file has a valid program by one
-//! `HtaSubnet` node.
+//! Installs HTA programs when a model is loaded: replaces each part of the model for which the file has a valid program
+//! by one `HtaSubnet` node.
 
 use std::collections::BTreeSet;
 
@@ -120,8 +120,8 @@ fn left_out(parts: &[Part], compiling: &mut Compiling<'_>) -> Origin {
         .collect()
 }
 
-/// Checks a part by recompiling its nodes. Returns `None` if its nodes are to run elsewhere. The digest alone does not prove that a
-/// program belongs to its nodes: whoever forges a program can also compute its digest.
+/// Checks a part by recompiling its nodes. Returns `None` if its nodes are to run elsewhere. The digest alone does not
+/// prove that a program belongs to its nodes: whoever forges a program can also compute its digest.
 fn checked(
     model: &Graph,
     part: Part,

@@ -186,8 +186,8 @@ impl<'a> Lowering<'a> {
         Ok(Layer { name: bound.node.name.clone(), op: parts.op, inputs, output })
     }
 
-    /// Returns the network of all nodes that are not folded (computed before the run). `is_inner` tells inputs that another
-    /// part of the model produces from inputs of the model.
+    /// Returns the network of all nodes that are not folded (computed before the run). `is_inner` tells inputs that
+    /// another part of the model produces from inputs of the model.
     ///
     /// # Errors
     /// Returns the first node that cannot become a layer.

@@ -80,8 +80,8 @@ impl Piece {
                 ids: Origin::default(),
             },
         };
-        for &at in &core {
-            cutting.node(at);
+        for &index in &core {
+            cutting.node(index);
         }
         cutting.outputs();
         let mut piece = cutting.piece;
@@ -98,6 +98,7 @@ impl Piece {
 struct Context<'a> {
     graph: &'a Graph,
     producers: PerValue<Option<NodeId>>,
+    /// The indices of the nodes that read each value.
     readers: Vec<Vec<usize>>,
     is_output: PerValue<bool>,
     /// Whether a node only reads constants.
@@ -109,8 +110,8 @@ impl<'a> Context<'a> {
         let producers = graph.producers();
         let consumers = graph.consumers();
         let readers = |id: ValueId| {
-            let all = consumers.get(id).into_iter().flatten();
-            all.map(|(reader, _)| reader.index()).collect()
+            let consumers = consumers.get(id).into_iter().flatten();
+            consumers.map(|(reader, _)| reader.index()).collect()
         };
         let readers = graph.value_ids().map(readers).collect();
         let mut is_output = PerValue::filled(graph, false);
@@ -132,16 +133,16 @@ impl<'a> Context<'a> {
         Self { graph, producers, readers, is_output, is_weight }
     }
 
-    fn node(&self, at: usize) -> Option<&'a Node> {
-        self.graph.nodes.get(at)
+    fn node(&self, index: usize) -> Option<&'a Node> {
+        self.graph.nodes.get(index)
     }
 
-    fn has_op(&self, at: usize, op: &str) -> bool {
-        self.node(at).is_some_and(|node| node.op == op)
+    fn has_op(&self, index: usize, op: &str) -> bool {
+        self.node(index).is_some_and(|node| node.op == op)
     }
 
-    fn is_weight(&self, at: usize) -> bool {
-        self.is_weight.get(at) == Some(&true)
+    fn is_weight(&self, index: usize) -> bool {
+        self.is_weight.get(index) == Some(&true)
     }
 
     fn producer(&self, value: ValueId) -> Option<usize> {
@@ -160,30 +161,30 @@ impl<'a> Context<'a> {
     /// at the beginning.
     fn core(&self, ids: &Origin) -> BTreeSet<usize> {
         let chosen: BTreeSet<u32> = ids.ids().collect();
-        let is_chosen = |at: &usize| {
-            let mut ids = self.node(*at).into_iter().flat_map(|node| node.origin.ids());
+        let is_chosen = |index: &usize| {
+            let mut ids = self.node(*index).into_iter().flat_map(|node| node.origin.ids());
             ids.any(|id| chosen.contains(&id))
-                && !self.is_weight(*at)
-                && !self.has_op(*at, DEQUANTIZE)
+                && !self.is_weight(*index)
+                && !self.has_op(*index, DEQUANTIZE)
         };
         let mut core: BTreeSet<usize> = (0..self.graph.nodes.len()).filter(is_chosen).collect();
-        let begins = |at: &usize| {
-            let x = self.node(*at).and_then(|node| node.input(0));
+        let begins = |index: &usize| {
+            let x = self.node(*index).and_then(|node| node.input(0));
             let producer = x.and_then(|x| self.producer(x));
-            self.has_op(*at, QUANTIZE)
+            self.has_op(*index, QUANTIZE)
                 && !producer.is_some_and(|producer| {
                     core.contains(&producer) || self.has_op(producer, DEQUANTIZE)
                 })
         };
         let first: Vec<usize> = core.iter().copied().filter(begins).collect();
-        for at in first {
-            core.remove(&at);
+        for index in first {
+            core.remove(&index);
         }
         let mut last = Vec::new();
-        for node in core.iter().filter_map(|&at| self.node(at)) {
+        for node in core.iter().filter_map(|&index| self.node(index)) {
             for &value in node.outputs.iter().flatten() {
-                let mut outside = self.readers(value).iter().filter(|at| !core.contains(at));
-                let stores = outside.all(|&at| self.has_op(at, QUANTIZE));
+                let mut outside = self.readers(value).iter().filter(|index| !core.contains(index));
+                let stores = outside.all(|&index| self.has_op(index, QUANTIZE));
                 if stores && !self.is_output(value) {
                     last.extend_from_slice(self.readers(value));
                 }
@@ -198,8 +199,8 @@ impl<'a> Context<'a> {
         // The values that the core computes, and the values outside that depend on them.
         let (mut in_core, mut downstream) =
             (PerValue::filled(self.graph, false), PerValue::filled(self.graph, false));
-        for (at, node) in self.graph.nodes.iter().enumerate() {
-            let is_core = core.contains(&at);
+        for (index, node) in self.graph.nodes.iter().enumerate() {
+            let is_core = core.contains(&index);
             if is_core && node.subgraphs().next().is_some() {
                 let (node, op) = (node.name.clone(), node.op.clone());
                 return Err(PieceError::Subgraphs { node, op });
@@ -228,24 +229,25 @@ impl<'a> Context<'a> {
 
     /// Returns the quantized value that a value is dequantized from, or the value itself.
     fn stored(&self, value: ValueId) -> ValueId {
-        let producer =
-            self.producer(value).filter(|&at| self.has_op(at, DEQUANTIZE) && !self.is_weight(at));
-        producer.and_then(|at| self.node(at)?.input(0)).unwrap_or(value)
+        let producer = self
+            .producer(value)
+            .filter(|&index| self.has_op(index, DEQUANTIZE) && !self.is_weight(index));
+        producer.and_then(|index| self.node(index)?.input(0)).unwrap_or(value)
     }
 
     /// Returns the nodes that the part replaces: its own, and those that only it reads.
     fn absorbed(&self, core: &BTreeSet<usize>) -> BTreeSet<NodeId> {
         let mut absorbed = core.clone();
-        for (at, node) in self.graph.nodes.iter().enumerate().rev() {
+        for (index, node) in self.graph.nodes.iter().enumerate().rev() {
             let has_only_inner_readers = |&value: &ValueId| {
                 let readers = self.readers(value);
                 !self.is_output(value)
                     && !readers.is_empty()
                     && readers.iter().all(|reader| absorbed.contains(reader))
             };
-            let may_be_absorbed = self.is_weight(at) || self.has_op(at, DEQUANTIZE);
+            let may_be_absorbed = self.is_weight(index) || self.has_op(index, DEQUANTIZE);
             if may_be_absorbed && node.outputs.iter().flatten().all(has_only_inner_readers) {
-                absorbed.insert(at);
+                absorbed.insert(index);
             }
         }
         absorbed.into_iter().map(NodeId::new).collect()
@@ -255,6 +257,7 @@ impl<'a> Context<'a> {
 /// A part that is being cut out.
 struct Cutting<'a> {
     context: &'a Context<'a>,
+    /// The indices of the part's nodes, without those that only read constants.
     core: &'a BTreeSet<usize>,
     /// The part's value for each value of the model.
     inner_values: BTreeMap<ValueId, ValueId>,
@@ -267,8 +270,8 @@ impl Cutting<'_> {
     }
 
     /// Adds a copy of a node, after the nodes that it reads.
-    fn node(&mut self, at: usize) {
-        let Some(node) = self.context.node(at) else { return };
+    fn node(&mut self, index: usize) {
+        let Some(node) = self.context.node(index) else { return };
         let inputs = node.inputs.iter().map(|value| value.map(|value| self.value(value)));
         let inputs: Vec<Option<ValueId>> = inputs.collect();
         let mut outputs = Vec::with_capacity(node.outputs.len());
@@ -295,12 +298,12 @@ impl Cutting<'_> {
             self.inner_values.insert(value, inner);
             return inner;
         }
-        let is_copied = |at: &usize| {
-            !self.core.contains(at)
-                && (self.context.is_weight(*at) || self.context.has_op(*at, DEQUANTIZE))
+        let is_copied = |index: &usize| {
+            !self.core.contains(index)
+                && (self.context.is_weight(*index) || self.context.has_op(*index, DEQUANTIZE))
         };
-        if let Some(at) = self.context.producer(value).filter(is_copied) {
-            self.node(at);
+        if let Some(index) = self.context.producer(value).filter(is_copied) {
+            self.node(index);
             if let Some(&inner) = self.inner_values.get(&value) {
                 return inner;
             }
@@ -313,11 +316,11 @@ impl Cutting<'_> {
 
     /// Adds outputs for values that nodes outside or the caller read.
     fn outputs(&mut self) {
-        for node in self.core.iter().filter_map(|&at| self.context.node(at)) {
+        for node in self.core.iter().filter_map(|&index| self.context.node(index)) {
             for &value in node.outputs.iter().flatten() {
                 let mut readers = self.context.readers(value).iter();
                 let is_read = self.context.is_output(value)
-                    || readers.any(|&at| !self.piece.replaced.contains(&NodeId::new(at)));
+                    || readers.any(|&index| !self.piece.replaced.contains(&NodeId::new(index)));
                 if let Some(&inner) = self.inner_values.get(&value).filter(|_| is_read) {
                     self.piece.outputs.push(value);
                     self.piece.graph.outputs.push(inner);

@@ -1,5 +1,5 @@
-//! The section of a model file with the programs for one SoC: a header's length (4 bytes, little-endian), the header as JSON,
-//! then the programs. Reading checks all of it, because files are untrusted.
+//! The section of a model file with the programs for one SoC: a header's length (4 bytes, little-endian), the header as
+//! JSON, then the programs. Reading checks all of it, because files are untrusted.
 
 use serde::{Deserialize, Serialize};
 use udo_api::{DType, Shape};
@@ -114,20 +114,20 @@ pub(super) enum Damage {
 pub(super) fn parts(section: &Compiled) -> Result<Vec<Part>, Damage> {
     let bytes = section.bytes.as_ref();
     let short = || Damage::Short { bytes: bytes.len() };
-    let (len, rest) = bytes.split_first_chunk().ok_or_else(short)?;
+    let (len, after_len) = bytes.split_first_chunk().ok_or_else(short)?;
     let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
     if len > MAX_HEADER_BYTES {
         return Err(Damage::Large { len });
     }
-    let (text, mut rest) = rest.split_at_checked(len).ok_or_else(short)?;
+    let (text, mut programs) = after_len.split_at_checked(len).ok_or_else(short)?;
     let header: Header = serde_json::from_slice(text)?;
     if header.version != VERSION {
         return Err(Damage::Version { found: header.version });
     }
     let mut parts = Vec::new();
     for part in header.parts {
-        let (program, remaining) = rest.split_at_checked(part.bytes).ok_or_else(short)?;
-        rest = remaining;
+        let (program, remaining) = programs.split_at_checked(part.bytes).ok_or_else(short)?;
+        programs = remaining;
         if part.stage != section.stage {
             continue;
         }
@@ -141,7 +141,7 @@ pub(super) fn parts(section: &Compiled) -> Result<Vec<Part>, Damage> {
             digest: part.digest,
         });
     }
-    if rest.is_empty() { Ok(parts) } else { Err(Damage::Long { bytes: rest.len() }) }
+    if programs.is_empty() { Ok(parts) } else { Err(Damage::Long { bytes: programs.len() }) }
 }
 
 /// The largest number of nodes in a part.

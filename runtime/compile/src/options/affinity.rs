@@ -1,5 +1,5 @@
-//! Affinities: pins of nodes to a core, stated by the user (`--affinity NODES=CORE`) or in the model's file. `crate::place`
-//! applies them.
+//! Affinities: pins of nodes to a core, stated by the user (`--affinity NODES=CORE`) or in the model's file.
+//! `crate::place` applies them.
 
 use std::fmt;
 use std::str::FromStr;

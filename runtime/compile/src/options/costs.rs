@@ -1,5 +1,5 @@
-//! The costs of steps on each core and of transfers between cores. Cost-based placement minimizes their sum. A user measures
-//! them on a machine and passes them in a JSON file (docs/placement.md).
+//! The costs of steps on each core and of transfers between cores. Cost-based placement minimizes their sum. A user
+//! measures them on a machine and passes them in a JSON file (docs/placement.md).
 
 use std::collections::BTreeMap;
 

@@ -40,8 +40,8 @@ pub struct PlaceOptions {
     pub min_subnet: usize,
     /// The SoC of the device: programs for other SoCs do not run.
     pub soc: &'static Soc,
-    /// Whether HTA and DSP form one runtime, called AIP as in SNPE. Nodes without a valid HTA program then run on the DSP, with a notice,
-    /// and float models are refused.
+    /// Whether HTA and DSP form one runtime, called AIP as in SNPE. Nodes without a valid HTA program then run on the
+    /// DSP, with a notice, and float models are refused.
     pub aip: bool,
     /// The ids of nodes that the HTA supports but that were left out when the model was prepared.
     pub hta_left_out: Origin,

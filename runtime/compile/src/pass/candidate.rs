@@ -16,8 +16,8 @@ use udo_graph::memory::Tensor;
 use super::Extent;
 use super::uses::Uses;
 
-/// The largest number of steps of an epilogue. Each step keeps a list of the nodes after it, which must not grow quadratically for
-/// long chains.
+/// The largest number of steps of an epilogue. Each step keeps a list of the nodes after it, which must not grow
+/// quadratically for long chains.
 const MAX_STEPS: usize = 8;
 
 /// A node that may be fused into another one.
@@ -39,14 +39,14 @@ pub enum Fusion {
         /// The other node.
         into: NodeId,
         /// The candidate's input that is not constant.
-        of: ValueId,
+        input: ValueId,
         /// The other node's inputs that are replaced by constants.
         constants: Vec<(usize, Tensor)>,
     },
     /// The kernel of an earlier node may do the candidate's work before it stores its output.
     Epilogue {
         /// The earlier nodes. The first of them whose kernel can do everything up to the candidate does it.
-        of: Vec<NodeId>,
+        hosts: Vec<NodeId>,
         /// The operation.
         step: EpilogueNode,
     },
@@ -199,8 +199,8 @@ impl<'a> Candidate<'a> {
         self.tensor(port)?.get()
     }
 
-    /// Computes a constant with `compute`, or loads it from the cache of an earlier process. `key` returns the cache key,
-    /// given a function that identifies constants.
+    /// Computes a constant with `compute`, or loads it from the cache of an earlier process. `key` returns the cache
+    /// key, given a function that identifies constants.
     pub(crate) fn derive(
         &self,
         desc: &TensorDesc,
@@ -211,8 +211,9 @@ impl<'a> Candidate<'a> {
         self.compiler.constants.derive(desc, key, compute)
     }
 
-    /// Applies a chain of nodes to a constant: the first node to `constant`, each later one to the previous result. `nodes`
-    /// lists each node with the port that reads this value. Returns `None` if a node needs a value that only a run computes.
+    /// Applies a chain of nodes to a constant: the first node to `constant`, each later one to the previous result.
+    /// `nodes` lists each node with the port that reads this value. Returns `None` if a node needs a value that only a
+    /// run computes.
     pub(crate) fn applied(&self, nodes: &[(NodeId, usize)], constant: Tensor) -> Option<Tensor> {
         apply_to_constant(self.compiler, self.graph, nodes, constant)
     }
@@ -306,7 +307,7 @@ impl<'a> Candidate<'a> {
             |id: &NodeId| self.graph.node(*id).is_ok_and(|host| host.epilogue.len() < MAX_STEPS);
         hosts.retain(accepts_step);
         (!hosts.is_empty())
-            .then_some(Fusion::Epilogue { of: hosts, step: EpilogueNode { makes, step } })
+            .then_some(Fusion::Epilogue { hosts, step: EpilogueNode { makes, step } })
     }
 
     /// Returns whether a value is computed before `node` runs.
@@ -373,15 +374,15 @@ pub(super) fn apply(
     fusion: Fusion,
 ) {
     match fusion {
-        Fusion::Epilogue { of, step } => {
+        Fusion::Epilogue { hosts, step } => {
             let Some(&result) = step.makes.last() else { return };
-            for host in &of {
+            for host in &hosts {
                 let Some(host) = graph.nodes.get_mut(host.index()) else { return };
                 host.epilogue.push(step.clone());
             }
-            uses.set_hosts(result, of);
+            uses.set_hosts(result, hosts);
         }
-        Fusion::Constants { into, of, constants } => {
+        Fusion::Constants { into, input, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
             let made_of = |id: NodeId| graph.made_of(graph.node(id).ok()?);
             let describe = |(port, tensor): &(usize, Tensor)| format!("{port} {}", tensor.desc());
@@ -406,11 +407,11 @@ pub(super) fn apply(
                     .node
                     .inputs
                     .iter_mut()
-                    .filter(|input| **input == output)
-                    .for_each(|input| *input = Some(of));
+                    .filter(|slot| **slot == output)
+                    .for_each(|slot| *slot = Some(input));
                 removed.insert(fused);
             } else {
-                graph.make_alias(fused, of);
+                graph.make_alias(fused, input);
             }
             if let Some(slot) = graph.nodes.get_mut(into.index()) {
                 uses.replace(into, slot, Some(&bound));

@@ -1,4 +1,5 @@
-//! Removes nodes whose output equals an earlier value, such as a `Reshape` to the same shape. Passes supply the matcher.
+//! Removes nodes whose output equals an earlier value, such as a `Reshape` to the same shape. Passes supply the
+//! matcher.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,9 +8,8 @@ use crate::compiler::Compiler;
 use crate::resolve::TypedGraph;
 use udo_graph::graph::{NodeReads, ValueId};
 
-/// Removes the nodes for which `find` returns a value that equals their output, and returns their number. Consumers of the
-/// output read that value instead.
-/// Outputs of the graph, and values that control-flow nodes read, stay.
+/// Removes the nodes for which `find` returns a value that equals their output, and returns their number. Consumers of
+/// the output read that value instead. Outputs of the graph, and values that control-flow nodes read, stay.
 pub(super) fn elide(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,

@@ -1,5 +1,5 @@
-//! Symbolic extents: polynomials over the extents that only a run determines, such as `2 * batch * (length + 1)`. Two extents
-//! with equal polynomials are equal in every run, which lets passes fuse nodes whose shapes are not fixed.
+//! Symbolic extents: polynomials over the extents that only a run determines, such as `2 * batch * (length + 1)`. Two
+//! extents with equal polynomials are equal in every run, which lets passes fuse nodes whose shapes are not fixed.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +75,8 @@ impl Extent {
         factors.into_iter().try_fold(Self::constant(1), |product, next| product.times(next))
     }
 
-    /// Returns the quotient if `divisor` has one term and divides every term. If `divisor` can be 0, the quotient holds for
-    /// the runs in which it is not.
+    /// Returns the quotient if `divisor` has one term and divides every term. If `divisor` can be 0, the quotient holds
+    /// for the runs in which it is not.
     pub(crate) fn over(&self, divisor: &Self) -> Option<Self> {
         let mut terms = divisor.0.iter();
         let (Some((unknowns, &divisor)), None) = (terms.next(), terms.next()) else { return None };

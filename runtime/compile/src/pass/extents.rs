@@ -1,5 +1,5 @@
-//! Infers the symbolic extents of a graph's values, and the elements of integer tensors that nodes compute from extents, such
-//! as the shape for a `Reshape`. The rules of operators are in `patterns::extents`.
+//! Infers the symbolic extents of a graph's values, and the elements of integer tensors that nodes compute from
+//! extents, such as the shape for a `Reshape`. The rules of operators are in `patterns::extents`.
 
 use std::collections::HashMap;
 

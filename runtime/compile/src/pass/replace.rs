@@ -67,8 +67,8 @@ pub enum Operand {
     Constant(Tensor),
 }
 
-/// Replaces node `id`, and adds the nodes that are no longer needed to `removed`. Changes nothing if another node reads an
-/// inner value, or if `core` has no kernel that accepts the new node.
+/// Replaces node `id`, and adds the nodes that are no longer needed to `removed`. Changes nothing if another node reads
+/// an inner value, or if `core` has no kernel that accepts the new node.
 pub(super) fn apply(
     graph: &mut TypedGraph,
     uses: &mut Uses,

@@ -14,7 +14,8 @@ pub(super) struct Uses {
     /// The nodes whose epilogue may compute each value.
     hosts: Vec<Vec<NodeId>>,
     readers: Vec<Readers>,
-    /// Whether a folded node (one that is computed before the run) refers to the value. It does not count as a consumer.
+    /// Whether a folded node (one that is computed before the run) refers to the value. It does not count as a
+    /// consumer.
     has_folded_reader: Vec<bool>,
     extents: Extents,
 }

@@ -1,5 +1,5 @@
-//! Pins nodes to the cores that the user or the model's file states. A pin is an index into the list of these cores, which
-//! nodes store instead of the core.
+//! Pins nodes to the cores that the user or the model's file states. A pin is an index into the list of these cores,
+//! which nodes store instead of the core.
 
 use udo_api::Core;
 use udo_graph::graph::{Graph, number_nodes, pin_nodes};
@@ -25,15 +25,15 @@ pub fn pinned(affinity: &[Affinity]) -> Vec<Core> {
 pub fn pin(graph: &mut Graph, user: &[Affinity]) -> Result<Vec<Affinity>, AffinityError> {
     let from_file: Result<Vec<Affinity>, _> =
         graph.affinity.iter().map(|text| text.parse()).collect();
-    let all = [from_file?, user.to_vec()].concat();
-    let cores = pinned(&all);
+    let affinities = [from_file?, user.to_vec()].concat();
+    let cores = pinned(&affinities);
     let pin = |affinity: &Affinity| {
         let index = cores.iter().position(|core| *core == affinity.core).unwrap_or_default();
         (affinity.of.clone(), u16::try_from(index).unwrap_or(u16::MAX))
     };
     number_nodes(graph);
     if graph.nodes.iter().all(|node| node.pin.is_none()) {
-        pin_nodes(graph, &all.iter().map(pin).collect::<Vec<_>>())?;
+        pin_nodes(graph, &affinities.iter().map(pin).collect::<Vec<_>>())?;
     }
-    Ok(all)
+    Ok(affinities)
 }

@@ -24,8 +24,8 @@ struct BackendKernel {
 }
 
 impl PlaceCandidate<'_> {
-    /// Returns the first kernel that accepts the node. Tries the pinned core only, or else the preferred core of the node's
-    /// constraint, the requested cores in order, the fallback core, and the excluded cores.
+    /// Returns the first kernel that accepts the node. Tries the pinned core only, or else the preferred core of the
+    /// node's constraint, the requested cores in order, the fallback core, and the excluded cores.
     pub(super) fn choose(&self, compiler: &Compiler<'_>) -> Result<Accepted, PlaceError> {
         let options = self.options;
         let mut refusals = Vec::new();

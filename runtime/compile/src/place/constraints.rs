@@ -1,5 +1,5 @@
-//! Placement constraints of nodes: a preferred core, and excluded cores. Cost-based placement and the minimum size of subnets
-//! set them; the next attempt at placing the graph observes them.
+//! Placement constraints of nodes: a preferred core, and excluded cores. Cost-based placement and the minimum size of
+//! subnets set them; the next attempt at placing the graph observes them.
 
 use udo_api::Core;
 

@@ -1,8 +1,8 @@
 //! Cost-based placement: assigns a place (a core, by index) to each group of nodes so that the total cost of steps and
 //! transfers is minimal.
 //!
-//! The search is dynamic programming over the groups in order. Assignments of the first groups that agree on the places of
-//! the values that later groups still use are equivalent (a state), and only the cheapest of them is continued.
+//! The search is dynamic programming over the groups in order. Assignments of the first groups that agree on the places
+//! of the values that later groups still use are equivalent (a state), and only the cheapest of them is continued.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Determines how many epilogue steps of a node a kernel does. Epilogue steps are elementwise operations (a bias, a residual,
-//! an activation, a quantization) that a kernel may apply to its output before it stores it; passes attach them to the node.
+//! Determines how many epilogue steps of a node a kernel does. Epilogue steps are elementwise operations (a bias, a
+//! residual, an activation, a quantization) that a kernel may apply to its output before it stores it; passes attach
+//! them to the node.
 
 use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side, TensorDesc};
 use udo_host::{Refusal, accept};
@@ -64,8 +65,8 @@ impl PlaceCandidate<'_> {
         Ok(())
     }
 
-    /// Adds a step with its tensor to `ports`. Returns the first output after the step, or `None` if the kernel does not
-    /// support the step. `before` is the output before it.
+    /// Adds a step with its tensor to `ports`. Returns the first output after the step, or `None` if the kernel does
+    /// not support the step. `before` is the output before it.
     fn push_step(
         &self,
         kernel: &KernelDef,

@@ -1,5 +1,5 @@
-//! Documented limits of the DSP for single layers, by operator. They apply to the nodes of the original model (layers), which
-//! passes may have replaced by other nodes.
+//! Documented limits of the DSP for single layers, by operator. They apply to the nodes of the original model (layers),
+//! which passes may have replaced by other nodes.
 
 use std::collections::{BTreeSet, HashMap};
 

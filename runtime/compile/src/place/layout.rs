@@ -1,5 +1,5 @@
-//! Chooses the layout in which a kernel gets its tensors: the model's own, or channels-last (NHWC). Kernels may require NHWC
-//! at a port. To avoid transposes, nodes that work in either layout take that of their inputs.
+//! Chooses the layout in which a kernel gets its tensors: the model's own, or channels-last (NHWC). Kernels may require
+//! NHWC at a port. To avoid transposes, nodes that work in either layout take that of their inputs.
 
 use udo_api::{Core, Facts, KernelDef, Layout, Port, PortRule, Side, resolve_axis};
 use udo_host::ParamSetting;
@@ -126,8 +126,8 @@ impl PlaceCandidate<'_> {
         }
     }
 
-    /// Sets all ports to NHWC if an input is produced in NHWC or the options prefer it. `has_axis` tells that a parameter is
-    /// an axis, which must be converted; `has_scalars` that inputs may be scalars, which have no layout.
+    /// Sets all ports to NHWC if an input is produced in NHWC or the options prefer it. `has_axis` tells that a
+    /// parameter is an axis, which must be converted; `has_scalars` that inputs may be scalars, which have no layout.
     fn propagate_to_all(&self, ports: &mut Ports, has_axis: bool, has_scalars: bool) {
         let comes_nhwc = self.options.prefers_channels_last
             || (0..ports.inputs.len()).any(|at| self.comes_nhwc(at));

@@ -1,5 +1,5 @@
-//! Partitions a graph among the cores: by cost if the options have costs, else in the order of the cores. Nodes of parts below
-//! the minimum size move to later cores.
+//! Partitions a graph among the cores: by cost if the options have costs, else in the order of the cores. Nodes of
+//! parts below the minimum size move to later cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,16 +28,16 @@ impl Placing<'_> {
             if self.gather_views(&choices, &mut constraints) {
                 continue;
             }
-            let mut is_done = true;
+            let mut is_stable = true;
             for run in self.small_runs(&choices) {
                 let (count, min) = (self.count(&run), self.options.min_subnet);
                 let reason =
                     format!("{count} nodes follow each other there, expected at least {min}");
-                for at in run.nodes {
-                    is_done &= !constraints.refuse(NodeId::new(at), run.core, &reason);
+                for index in run.nodes {
+                    is_stable &= !constraints.refuse(NodeId::new(index), run.core, &reason);
                 }
             }
-            if is_done {
+            if is_stable {
                 return Ok((choices, cost));
             }
             cost = None;
@@ -55,19 +55,22 @@ impl Placing<'_> {
             return Vec::new();
         }
         let is_pinned =
-            |at: &usize| graph.nodes.get(*at).is_some_and(|bound| bound.node.pin.is_some());
+            |index: &usize| graph.nodes.get(*index).is_some_and(|bound| bound.node.pin.is_some());
         let is_small = |run: &Run| {
             Some(run.core) != last
                 && self.count(run) < options.min_subnet
                 && !run.nodes.iter().any(is_pinned)
-                && run.nodes.iter().any(|&at| matches!(choices.get(at), Some(Choice::Kernel(_))))
+                && run
+                    .nodes
+                    .iter()
+                    .any(|&index| matches!(choices.get(index), Some(Choice::Kernel(_))))
         };
         order::runs(graph, choices).into_iter().filter(is_small).collect()
     }
 
     /// Returns the number of the model's nodes that a run computes.
     fn count(&self, run: &Run) -> usize {
-        let nodes = run.nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
+        let nodes = run.nodes.iter().filter_map(|&index| self.graph.nodes.get(index));
         let ids = nodes.filter(|bound| !bound.is_folded).flat_map(|bound| bound.node.origin.ids());
         ids.collect::<BTreeSet<u32>>().len()
     }
@@ -85,8 +88,8 @@ impl Placing<'_> {
         for &core in &cores {
             let mut constraints = Constraints::none(count);
             if self.options.cores.contains(&core) {
-                let all = self.graph.node_ids();
-                all.for_each(|node| constraints.prefer(node, core, Vec::new()));
+                let nodes = self.graph.node_ids();
+                nodes.for_each(|node| constraints.prefer(node, core, Vec::new()));
             }
             placed.push(self.choices(compiler, &constraints)?);
         }
@@ -110,15 +113,15 @@ impl Placing<'_> {
                 Some(CoreRefusal { core: other, reason })
             });
             let refusals: Vec<CoreRefusal> = refusals.collect();
-            for &at in members {
-                constraints.prefer(NodeId::new(at), core, refusals.clone());
+            for &index in members {
+                constraints.prefer(NodeId::new(index), core, refusals.clone());
             }
         }
         Ok((constraints, Some(cost)))
     }
 
-    /// Returns all cores that a node may run on, and the CPU, where the caller's inputs and outputs are. The index of a core
-    /// in this list is its place in a [`Problem`].
+    /// Returns all cores that a node may run on, and the CPU, where the caller's inputs and outputs are. The index of a
+    /// core in this list is its place in a [`Problem`].
     fn all_cores(&self) -> Vec<Core> {
         let fallback = match self.options.fallback {
             Fallback::Off => None,
@@ -139,18 +142,18 @@ impl Placing<'_> {
         let producers = self.graph.producers();
         let mut parents: Vec<usize> = (0..count).collect();
         for choices in placed {
-            for (at, choice) in choices.iter().enumerate() {
+            for (index, choice) in choices.iter().enumerate() {
                 let merged_with = match choice {
                     Choice::Epilogue { of } => Some(of.index()),
                     Choice::Alias => {
-                        let node = self.graph.nodes.get(at).map(|bound| &bound.node);
+                        let node = self.graph.nodes.get(index).map(|bound| &bound.node);
                         let input = node.and_then(|node| node.input(0));
                         input.and_then(|x| *producers.get(x)?).map(NodeId::index)
                     }
                     Choice::Kernel(_) | Choice::Folded | Choice::Control => None,
                 };
                 if let Some(merged_with) = merged_with {
-                    let (a, b) = (find_root(&parents, at), find_root(&parents, merged_with));
+                    let (a, b) = (find_root(&parents, index), find_root(&parents, merged_with));
                     if let Some(slot) = parents.get_mut(a.max(b)) {
                         *slot = a.min(b);
                     }
@@ -159,30 +162,30 @@ impl Placing<'_> {
         }
         let mut numbers = BTreeMap::new();
         let mut groups = Groups { by_node: vec![None; count], members: Vec::new() };
-        for at in 0..count {
+        for index in 0..count {
             let is_work = |choices: &Vec<Choice>| {
-                !matches!(choices.get(at), None | Some(Choice::Folded | Choice::Control))
+                !matches!(choices.get(index), None | Some(Choice::Folded | Choice::Control))
             };
             if !placed.iter().any(is_work) {
                 continue;
             }
-            let number = *numbers.entry(find_root(&parents, at)).or_insert_with(|| {
+            let number = *numbers.entry(find_root(&parents, index)).or_insert_with(|| {
                 groups.members.push(Vec::new());
                 groups.members.len() - 1
             });
             if let (Some(members), Some(group)) =
-                (groups.members.get_mut(number), groups.by_node.get_mut(at))
+                (groups.members.get_mut(number), groups.by_node.get_mut(index))
             {
-                members.push(at);
+                members.push(index);
                 *group = Some(number);
             }
         }
         groups
     }
 
-    fn is_view(&self, choices: &[Choice], at: usize) -> bool {
-        let bound = self.graph.nodes.get(at);
-        let placed = match choices.get(at) {
+    fn is_view(&self, choices: &[Choice], index: usize) -> bool {
+        let bound = self.graph.nodes.get(index);
+        let placed = match choices.get(index) {
             Some(Choice::Kernel(placed)) => Some(placed),
             _ => None,
         };
@@ -198,10 +201,10 @@ impl Placing<'_> {
     ) -> Problem {
         let group_costs = |members: &Vec<usize>| {
             let on_core = |(core, choices): (&Core, &Vec<Choice>)| {
-                let node_cost = |&at: &usize| {
-                    let cost = cost(costs, *core, choices, at)?;
+                let node_cost = |&index: &usize| {
+                    let cost = cost(costs, *core, choices, index)?;
                     // A view costs nothing.
-                    Some(if self.is_view(choices, at) { 0.0 } else { cost })
+                    Some(if self.is_view(choices, index) { 0.0 } else { cost })
                 };
                 members.iter().map(node_cost).sum()
             };
@@ -215,7 +218,8 @@ impl Placing<'_> {
                 return by_core;
             }
             // No core runs all nodes of the group: the core of the first node counts.
-            let first = members.iter().find_map(|&at| placed.first().and_then(|c| core_at(c, at)));
+            let first =
+                members.iter().find_map(|&index| placed.first().and_then(|c| core_at(c, index)));
             cores.iter().map(|core| (Some(*core) == first).then_some(0.0)).collect()
         };
         let groups_costs = groups.members.iter().map(group_costs).collect();
@@ -275,8 +279,8 @@ struct Groups {
     members: Vec<Vec<usize>>,
 }
 
-/// Returns the representative of a node's group in a union-find forest: `parents` has the parent of each node, itself for a
-/// representative.
+/// Returns the representative of a node's group in a union-find forest: `parents` has the parent of each node, itself
+/// for a representative.
 fn find_root(parents: &[usize], mut node: usize) -> usize {
     while let Some(&parent) = parents.get(node).filter(|parent| **parent != node) {
         node = parent;
@@ -284,16 +288,16 @@ fn find_root(parents: &[usize], mut node: usize) -> usize {
     node
 }
 
-fn core_at(choices: &[Choice], at: usize) -> Option<Core> {
-    match choices.get(at)? {
+fn core_at(choices: &[Choice], index: usize) -> Option<Core> {
+    match choices.get(index)? {
         Choice::Kernel(placed) => Some(placed.core),
         Choice::Epilogue { .. } | Choice::Alias | Choice::Folded | Choice::Control => None,
     }
 }
 
 /// Returns the cost of a node on `core` in microseconds; `None` if it runs elsewhere.
-fn cost(costs: &Costs, core: Core, choices: &[Choice], at: usize) -> Option<f64> {
-    match choices.get(at)? {
+fn cost(costs: &Costs, core: Core, choices: &[Choice], index: usize) -> Option<f64> {
+    match choices.get(index)? {
         Choice::Kernel(placed) if placed.core == core => {
             let work = placed.kernel.work();
             let operations =

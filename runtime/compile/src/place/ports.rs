@@ -1,5 +1,5 @@
-//! Determines the formats in which a kernel gets a node's tensors: for each port, the type, encoding and layout that the
-//! kernel's rules and the core allow.
+//! Determines the formats in which a kernel gets a node's tensors: for each port, the type, encoding and layout that
+//! the kernel's rules and the core allow.
 
 use udo_api::{
     AxisEncoding, Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc,

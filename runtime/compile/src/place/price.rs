@@ -1,6 +1,6 @@
-//! Limits the memory of packed constants by a price. Kernels pack constants into formats that save work but may be larger,
-//! such as transformed convolution weights. The price is the number of multiply-adds that a byte of packed constants must
-//! save; kernels pack less for a higher price. It is 0 unless packing would exceed a limit.
+//! Limits the memory of packed constants by a price. Kernels pack constants into formats that save work but may be
+//! larger, such as transformed convolution weights. The price is the number of multiply-adds that a byte of packed
+//! constants must save; kernels pack less for a higher price. It is 0 unless packing would exceed a limit.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use udo_engine::exit_guard::{self, PackageCall};
 /// The limit of constants, packed or not, in fifths of the model's own constants.
 const LIMIT_FIFTHS: usize = 8;
 
-/// At this price, in multiply-adds for each byte, packing never pays.
+/// The price, in multiply-adds for each byte, at which packing never pays.
 const MAX_PRICE: u32 = 1 << 16;
 
-/// The number of prices that are tried between a price and its double.
+/// The number of bisection steps between a price and its double.
 const TRIES: u32 = 4;
 
 /// Finds the lowest price, from that of `machine` upwards, at which the constants fit the limit. Finalizes the kernels
@@ -36,26 +36,28 @@ pub(super) fn settle(
     if current <= limit {
         return low;
     }
-    let growing = (0..choices.len()).filter(|&at| grows(choices.get(at)));
-    let mut varying: Vec<Varying> = growing.map(|at| Varying { at, low: 0, high: 0 }).collect();
-    let set = |at: usize, price: u32, choices: &mut [Choice]| {
+    let growing = (0..choices.len()).filter(|&index| grows(choices.get(index)));
+    let mut varying: Vec<Varying> =
+        growing.map(|index| Varying { index, low: 0, high: 0 }).collect();
+    let set = |index: usize, price: u32, choices: &mut [Choice]| {
         let machine = Machine { memory_price: price, ..machine };
         if let (Some(bound), Some(Choice::Kernel(placed))) =
-            (graph.nodes.get(at), choices.get_mut(at))
+            (graph.nodes.get(index), choices.get_mut(index))
         {
             finalize_again(bound, placed, machine, compiler);
         }
     };
     let fits_at = |price: u32, varying: &[Varying], choices: &mut [Choice]| {
         for node in varying {
-            set(node.at, price, choices);
+            set(node.index, price, choices);
         }
         current_bytes(choices) <= limit
     };
+    // Double the price until the constants fit, then bisect between the last two prices.
     let mut high = low.max(1).saturating_mul(2);
     loop {
         for node in &mut varying {
-            node.low = packed(choices.get(node.at));
+            node.low = packed(choices.get(node.index));
         }
         if fits_at(high, &varying, choices) || high >= MAX_PRICE {
             break;
@@ -63,7 +65,7 @@ pub(super) fn settle(
         (low, high) = (high, high.saturating_mul(2));
     }
     for node in &mut varying {
-        node.high = packed(choices.get(node.at));
+        node.high = packed(choices.get(node.index));
     }
     let mut are_at_high = true;
     for _ in 0..TRIES {
@@ -73,7 +75,7 @@ pub(super) fn settle(
         are_at_high = fits_at(middle, &varying, choices);
         for node in &mut varying {
             let bytes = if are_at_high { &mut node.high } else { &mut node.low };
-            *bytes = packed(choices.get(node.at));
+            *bytes = packed(choices.get(node.index));
         }
         if are_at_high { high = middle } else { low = middle }
     }
@@ -86,14 +88,14 @@ pub(super) fn settle(
     }
     // The first nodes use the rest of the limit, because their images are the largest.
     let mut current = current_bytes(choices);
-    for Varying { at, .. } in varying {
-        let before = packed(choices.get(at));
-        set(at, low, choices);
-        let after = current.saturating_sub(before).saturating_add(packed(choices.get(at)));
+    for Varying { index, .. } in varying {
+        let before = packed(choices.get(index));
+        set(index, low, choices);
+        let after = current.saturating_sub(before).saturating_add(packed(choices.get(index)));
         if after <= limit {
             current = after;
         } else {
-            set(at, high, choices);
+            set(index, high, choices);
         }
     }
     high
@@ -101,9 +103,10 @@ pub(super) fn settle(
 
 /// A node that may pack less for a higher price.
 struct Varying {
-    at: usize,
-    /// Bytes that it packs for the highest price known to be too low, and for the lowest known to be high enough.
+    index: usize,
+    /// The bytes that it packs at the highest price known to be too low.
     low: usize,
+    /// The bytes that it packs at the lowest price known to be high enough.
     high: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Lays out the buffers of a plan in arenas, one for each memory: determines the lifetime of each buffer and its offset.
+//! Lays out the buffers of a plan in arenas, one for each memory: determines the lifetime of each buffer and its
+//! offset.
 
 use super::WindowPlace;
 use super::blocks::{Block, Layout, Layouts};

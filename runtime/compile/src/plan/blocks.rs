@@ -295,7 +295,7 @@ struct RangeTree {
     /// The number of leaves, a power of two.
     leaves: usize,
     /// The ranges of each node. The root is node 1; node `i` has the children `2 i` and `2 i + 1`.
-    own: Vec<Vec<(usize, usize)>>,
+    ranges: Vec<Vec<(usize, usize)>>,
     /// Whether a node below has ranges.
     is_used: Vec<bool>,
 }
@@ -303,7 +303,7 @@ struct RangeTree {
 impl RangeTree {
     fn new(steps: usize) -> Self {
         let leaves = steps.max(1).next_power_of_two();
-        Self { leaves, own: vec![Vec::new(); 2 * leaves], is_used: vec![false; 2 * leaves] }
+        Self { leaves, ranges: vec![Vec::new(); 2 * leaves], is_used: vec![false; 2 * leaves] }
     }
 
     fn add(&mut self, life: Life, range: (usize, usize)) {
@@ -319,8 +319,8 @@ impl RangeTree {
     }
 
     fn put(&mut self, node: usize, range: (usize, usize)) {
-        if let Some(own) = self.own.get_mut(node) {
-            own.push(range);
+        if let Some(ranges) = self.ranges.get_mut(node) {
+            ranges.push(range);
         }
         let mut node = node / 2;
         while node > 0 && !self.is_used[node] {
@@ -336,7 +336,7 @@ impl RangeTree {
             if first > life.last || first + steps <= life.first {
                 continue;
             }
-            ranges.extend(self.own.get(node).into_iter().flatten());
+            ranges.extend(self.ranges.get(node).into_iter().flatten());
             if self.is_used.get(node) == Some(&true) && steps > 1 {
                 let half = steps / 2;
                 nodes.extend([(2 * node, first, half), (2 * node + 1, first + half, half)]);

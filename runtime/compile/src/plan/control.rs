@@ -3,8 +3,8 @@
 //! * Branches: a step that tests the condition, the first branch, a jump over the second branch, the second branch.
 //!   Each branch leaves its results at the same place.
 //! * Loops: copies of the initial states, a step that tests the condition, slices, the subgraph, stacks, copies of the
-//!   next states, a jump back. States are values that an iteration passes to the next one; an iteration of a `Scan` reads a
-//!   slice of each scanned input and writes a slice of each scanned output, which are stacked.
+//!   next states, a jump back. States are values that an iteration passes to the next one; an iteration of a `Scan`
+//!   reads a slice of each scanned input and writes a slice of each scanned output, which are stacked.
 //!
 //! Steps in between are ordinary steps with windows in the same arenas.
 
@@ -102,9 +102,9 @@ impl Lowering<'_> {
         reason: &str,
     ) -> Result<(), PlanError> {
         let condition = self.read(bound.node.input(0))?;
-        let kernel = FinalizedKernel::from_kernel(Check { taken });
-        let at = self.push(index, bound, kernel, vec![condition], Vec::new());
-        if let Some(step) = self.lowered.steps.get_mut(at) {
+        let kernel = FinalizedKernel::hosted(Check { taken });
+        let check = self.push(index, bound, kernel, vec![condition], Vec::new());
+        if let Some(step) = self.lowered.steps.get_mut(check) {
             step.purpose = Purpose::Check { index, reason: reason.into() };
         }
         Ok(())
@@ -123,8 +123,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Begins a loop. Its inputs are the limit, the condition, the initial states and the sliced tensors; its outputs are the
-    /// index of the iteration, the states and the slices.
+    /// Begins a loop. Its inputs are the limit, the condition, the initial states and the sliced tensors; its outputs
+    /// are the index of the iteration, the states and the slices.
     fn open_loop(
         &mut self,
         index: usize,
@@ -177,8 +177,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Ends a loop. Its inputs are the condition, the next states and the rows to stack; its outputs are the final states and
-    /// the stacks.
+    /// Ends a loop. Its inputs are the condition, the next states and the rows to stack; its outputs are the final
+    /// states and the stacks.
     fn end_loop(
         &mut self,
         index: usize,

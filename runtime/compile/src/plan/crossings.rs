@@ -1,5 +1,5 @@
-//! Reports the values that cross between subnets (consecutive steps on one core), or between a subnet and the caller, and how
-//! they are transferred.
+//! Reports the values that cross between subnets (consecutive steps on one core), or between a subnet and the caller,
+//! and how they are transferred.
 
 use std::collections::{BTreeMap, BTreeSet};
 

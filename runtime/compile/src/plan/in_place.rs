@@ -1,5 +1,5 @@
-//! Finds pairs of a graph input and a graph output that can share memory, such as a cache that a run updates: no step reads
-//! the input after the output is written, or the step that writes the output works in place.
+//! Finds pairs of a graph input and a graph output that can share memory, such as a cache that a run updates: no step
+//! reads the input after the output is written, or the step that writes the output works in place.
 
 use udo_api::InPlace;
 

@@ -1,5 +1,5 @@
-//! Lowers a placed graph to steps: inputs and constants, then nodes in order, then outputs. `lowering` has the state and adds
-//! transfers, `control` lowers control-flow nodes.
+//! Lowers a placed graph to steps: inputs and constants, then nodes in order, then outputs. `lowering` has the state
+//! and adds transfers, `control` lowers control-flow nodes.
 
 use udo_api::{Core, Facts, Layout};
 
@@ -83,8 +83,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lowers a view that needs no transfer although it was placed on another core: its input is in another core's memory,
-    /// and its output is read only there. Returns whether the node is such a view.
+    /// Lowers a view that needs no transfer although it was placed on another core: its input is in another core's
+    /// memory, and its output is read only there. Returns whether the node is such a view.
     fn view_in_place(
         &mut self,
         bound: &BoundNode,

@@ -1,5 +1,5 @@
-//! A lowered graph: steps (calls of kernels, in order) and windows (the places of values in memory) with their lifetimes,
-//! before windows have offsets.
+//! A lowered graph: steps (calls of kernels, in order) and windows (the places of values in memory) with their
+//! lifetimes, before windows have offsets.
 
 use super::jump::Jump;
 use super::region::{Life, Region};

@@ -1,5 +1,5 @@
-//! Prepares kernels on the model's threads: packs the constants for which they ask, and computes the data that kernels derive
-//! from fixed extents (their geometry).
+//! Prepares kernels on the model's threads: packs the constants for which they ask, and computes the data that kernels
+//! derive from fixed extents (their geometry).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Finds inputs and outputs of the graph that need not be in the plan's arena: a run may bind them to the caller's memory, or
-//! a session may give them memory of their own. Their buffers are movable.
+//! Finds inputs and outputs of the graph that need not be in the plan's arena: a run may bind them to the caller's
+//! memory, or a session may give them memory of their own. Their buffers are movable.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::{Movable, Operand, WindowPlace};
 use udo_engine::cores::Memory;
 use udo_engine::package::BUILT_IN;
 
-/// Marks the inputs, outputs and windows in movable buffers, and returns these buffers. A port that is only part of a buffer
-/// stays in the arena, as does a buffer that is exchanged with another one after a step.
+/// Marks the inputs, outputs and windows in movable buffers, and returns these buffers. A port that is only part of a
+/// buffer stays in the arena, as does a buffer that is exchanged with another one after a step.
 pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<Movable> {
     let mut movable = Vec::new();
     let Lowered { steps, inputs, outputs, windows, .. } = lowered;

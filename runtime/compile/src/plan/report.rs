@@ -1,5 +1,5 @@
-//! The report of a plan, for `udo explain` and profiles: where each node runs with the reasons, the steps, and the memory in
-//! bytes.
+//! The report of a plan, for `udo explain` and profiles: where each node runs with the reasons, the steps, and the
+//! memory in bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

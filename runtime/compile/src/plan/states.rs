@@ -1,5 +1,5 @@
-//! Avoids copies of loop states: the values that an iteration of a loop passes to the next one. A renewal is the copy at the
-//! end of an iteration that updates a state.
+//! Avoids copies of loop states: the values that an iteration of a loop passes to the next one. A renewal is the copy
+//! at the end of an iteration that updates a state.
 //!
 //! By default, the next state that an iteration computes is copied to the place of the current one. If the current
 //! state has been read for the last time before the next one is written, the next one is written in its place.
@@ -18,7 +18,7 @@ use super::{Operand, Step, WindowPlace, tie};
 /// The buffer with a state's next value, if no copy is needed.
 struct Source {
     buffer: usize,
-    /// The copy of another state that becomes unnecessary.
+    /// The state of which it is a copy, and the copying step, which becomes unnecessary.
     copy_of: Option<(WindowId, usize)>,
 }
 
@@ -74,8 +74,7 @@ impl Lowered {
     }
 }
 
-/// Removes unnecessary copies of states.
-/// `realized` has the ties of each step that shared memory realizes.
+/// Removes unnecessary copies of states. `realized` has the ties of each step that shared memory realizes.
 pub(super) fn elide_copies(lowered: &mut Lowered, realized: &mut [Vec<Tie>]) {
     let renewals = std::mem::take(&mut lowered.renewals);
     for renewal in renewals.iter().filter(|renewal| renewal.copy_of.is_none()) {
@@ -90,6 +89,7 @@ pub(super) fn elide_copies(lowered: &mut Lowered, realized: &mut [Vec<Tie>]) {
     reserve(lowered);
 }
 
+/// Removes a copying step, whose source and destination share memory now.
 fn drop_copy(lowered: &mut Lowered, step: usize, realized: &mut [Vec<Tie>]) {
     let Some(copy) = lowered.steps.get(step) else { return };
     let touched: Vec<_> = copy.operands().filter_map(Operand::window).collect();
@@ -155,12 +155,12 @@ fn sources(windows: &Windows, candidates: &[Renewal]) -> Result<Vec<Source>, usi
             let fits = is_target || is_alike(&buffer);
             fits.then_some(Source { buffer, copy_of: Some(copy_of) })
         });
-        let own = || {
+        let from_next = || {
             let buffer = windows.filled(renewal.next).filter(is_alike)?;
             let is_local = windows.is_live_within(buffer, renewal.iteration);
             is_local.then_some(Source { buffer, copy_of: None })
         };
-        sources.push(original.or_else(own).ok_or(index)?);
+        sources.push(original.or_else(from_next).ok_or(index)?);
     }
     Ok(sources)
 }

@@ -1,5 +1,5 @@
-//! Divides the steps of a plan into subnets that run on one core each, and names them. Reports and profiles group steps by
-//! subnet.
+//! Divides the steps of a plan into subnets that run on one core each, and names them. Reports and profiles group steps
+//! by subnet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,6 @@
-//! Ties between a step's inputs and outputs: an input and an output, or parts of them, that hold the same elements, as in a
-//! view, a concat or a split. Kernels declare ties, or they follow from facts of the operator. If tied tensors share memory,
-//! the step needs no copy.
+//! Ties between a step's inputs and outputs: an input and an output, or parts of them, that hold the same elements, as
+//! in a view, a concat or a split. Kernels declare ties, or they follow from facts of the operator. If tied tensors
+//! share memory, the step needs no copy.
 
 use udo_api::abi::{Tie, ties};
 use udo_api::{Facts, TensorDesc};
@@ -75,8 +75,8 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     present().map(tie).collect()
 }
 
-/// Returns whether a step is unnecessary if all its ties are realized by shared memory, and each tie can be replaced by a
-/// copy.
+/// Returns whether a step is unnecessary if all its ties are realized by shared memory, and each tie can be replaced by
+/// a copy.
 pub(super) fn ties_all_outputs(index: usize, step: &Step) -> bool {
     let is_tied = |port: usize| step.ties.iter().any(|tie| tie.output as usize == port);
     let mut outputs = step.outputs.iter().enumerate();

@@ -1,5 +1,5 @@
-//! Suggests next steps for a node that does not match the schema of a package's operator: what to declare in the package's
-//! config, or what to change in the model. Errors print them after `help:`.
+//! Suggests next steps for a node that does not match the schema of a package's operator: what to declare in the
+//! package's config, or what to change in the model. Errors print them after `help:`.
 
 use udo_api::{DType, OpSchema};
 
@@ -46,12 +46,15 @@ fn of_another_type(graph: &TypedGraph, node: &Node, schema: &OpSchema) -> Option
         (value.is_some() && !port_takes(port.types(), &desc)).then_some((port, desc))
     });
     let (port, desc) = mismatches.next()?;
-    let found = desc.dtype().filter(|_| desc.encodings().is_none())?;
+    let dtype = desc.dtype().filter(|_| desc.encodings().is_none())?;
     let expected = port.types().iter().find(|expected| in_onnx(*expected).is_some())?;
     let cast = format!("put a Cast to {} before the node in the model", in_onnx(expected)?);
-    Some(match in_config(found) {
-        Some(dtype) => {
-            format!("{cast}, or declare {dtype} for {:?} in the package's config", port.name())
+    Some(match in_config(dtype) {
+        Some(config_type) => {
+            format!(
+                "{cast}, or declare {config_type} for {:?} in the package's config",
+                port.name()
+            )
         }
         None => cast,
     })

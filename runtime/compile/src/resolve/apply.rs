@@ -1,4 +1,5 @@
-//! Evaluates a chain of nodes on a constant that replaces their own input. Passes use it to move operators across constants.
+//! Evaluates a chain of nodes on a constant that replaces their own input. Passes use it to move operators across
+//! constants.
 
 use super::TypedGraph;
 use crate::compiler::Compiler;
@@ -6,9 +7,9 @@ use crate::resolve::bind_builtin;
 use udo_graph::graph::{Graph, NodeId};
 use udo_graph::memory::Tensor;
 
-/// Applies a chain of nodes to `constant`: the first node to the constant, each later one to the previous result. `nodes`
-/// lists each node with the port that reads this value; its other inputs must be constants. Returns `None` if a node
-/// cannot be computed before a run.
+/// Applies a chain of nodes to `constant`: the first node to the constant, each later one to the previous result.
+/// `nodes` lists each node with the port that reads this value; its other inputs must be constants. Returns `None` if a
+/// node cannot be computed before a run.
 pub(crate) fn apply_to_constant(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,

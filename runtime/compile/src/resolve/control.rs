@@ -1,4 +1,4 @@
-//! Inlines the subgraphs of control-flow nodes (`If`, `Loop`, `Scan`).
+//! Binds control-flow nodes (`If`, `Loop`, `Scan`) by inlining their subgraphs.
 //!
 //! The nodes of a subgraph are placed among those of the outer graph, between a node that opens the subgraph and one
 //! that ends it. Type inference, passes, placement and planning then see one list of nodes in topological order, and a
@@ -62,7 +62,7 @@ impl Control {
         matches!(self, Self::If | Self::Loop { .. })
     }
 
-    /// Returns whether it closes the innermost open node of its level.
+    /// Returns whether it closes the innermost open node.
     pub(crate) fn ends(&self) -> bool {
         matches!(self, Self::EndIf | Self::EndLoop { .. })
     }
@@ -97,8 +97,11 @@ pub struct Along {
 /// How the runtime runs the graphs of an operator.
 #[derive(Clone, Copy)]
 pub(super) enum SubgraphKind {
+    /// One of two graphs runs.
     Branches,
+    /// A graph runs repeatedly, up to a limit or while a condition is true.
     Loop,
+    /// A graph runs once for each slice of its inputs.
     Scan,
 }
 
@@ -112,7 +115,7 @@ impl SubgraphKind {
     }
 }
 
-/// A control-flow node that is being bound.
+/// A control-flow node that is being bound; its graphs are taken out of its attributes.
 #[derive(Clone)]
 struct Parent {
     node: Node,
@@ -136,8 +139,10 @@ impl Parent {
         let names = schema.filter(|param| param.kind() == Some(ParamKind::Graph));
         let mut graphs = Vec::new();
         for name in names.map(Param::attribute_name) {
-            let at = node.attrs.iter().position(|(attr, _)| attr == name);
-            if let Some((name, Attr::Graph(graph))) = at.map(|at| node.attrs.swap_remove(at)) {
+            let index = node.attrs.iter().position(|(attr, _)| attr == name);
+            if let Some((name, Attr::Graph(graph))) =
+                index.map(|index| node.attrs.swap_remove(index))
+            {
                 graphs.push((name, *graph));
             }
         }
@@ -198,7 +203,7 @@ fn refusal(node: &Node, reason: String) -> ResolveError {
 /// Returns the boolean in a tensor of one element.
 fn as_bool(tensor: &Tensor) -> Option<bool> {
     match tensor.get::<Bool>()? {
-        [as_bool] => Some(as_bool.get()),
+        [bool] => Some(bool.get()),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
-//! Cuts a graph in two: nodes that depend on elements computed by a run, and all their consumers, form a second graph.
-//! It is resolved once those elements are known, as if they were constants.
+//! Cuts a graph in two: nodes that need elements computed by a run before they can be resolved (for example the shape
+//! for a `Reshape`), and all their consumers, form a second part. It is resolved during the run, once those elements
+//! are known, as if they were constants.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -39,7 +40,7 @@ pub struct Want {
     pub op: String,
     /// The dependency, and its reason.
     pub reason: String,
-    pub(super) what: Dependency,
+    pub(super) dependency: Dependency,
     /// The values that it depends on.
     pub(super) values: Vec<ValueId>,
     /// Whether each iteration of a loop computes them anew, so that a cut before the loop does not help.
@@ -51,15 +52,16 @@ impl Want {
         node: String,
         op: String,
         reason: String,
-        (what, values): (Dependency, Vec<ValueId>),
+        (dependency, values): (Dependency, Vec<ValueId>),
     ) -> Self {
-        Self { node, op, reason, what, values, is_in_loop: false }
+        Self { node, op, reason, dependency, values, is_in_loop: false }
     }
 }
 
 /// The property of a value that a node depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dependency {
+    /// The elements.
     Elements,
     /// The extents, which are bounded.
     Extents,
@@ -116,9 +118,9 @@ impl Binding<'_> {
 
     /// Returns the dependency as an error; marks it if each iteration of the enclosing loop computes the elements anew.
     pub(super) fn refused_in_loop(&self, want: Want) -> ResolveError {
-        let is_made_there =
-            |value: &ValueId| self.outside_loop.is_some_and(|at| value.index() >= at);
-        if want.is_in_loop || !want.values.iter().any(is_made_there) {
+        let is_computed_in_loop =
+            |value: &ValueId| self.outside_loop.is_some_and(|count| value.index() >= count);
+        if want.is_in_loop || !want.values.iter().any(is_computed_in_loop) {
             return ResolveError::Wants(want);
         }
         let reason = format!("{}, and each iteration computes it anew", want.reason);
@@ -127,22 +129,23 @@ impl Binding<'_> {
 
     /// Returns the values that existed at `mark` from which `values` are computed. Nodes that upgrades insert compute
     /// them from the node's own inputs.
-    fn made_of(&self, Want { values, what, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
-        let (mut wanted, what): (BTreeSet<ValueId>, _) = (values.iter().copied().collect(), *what);
+    fn sources_of(&self, Want { values, dependency, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
+        let mut sources: BTreeSet<ValueId> = values.iter().copied().collect();
         let since = self.graph.nodes.get(mark.nodes..).unwrap_or_default();
         for bound in since.iter().rev() {
-            if bound.node.outputs.iter().flatten().any(|made| wanted.contains(made)) {
-                wanted.extend(bound.node.reads().map(|(_, value)| value));
+            if bound.node.outputs.iter().flatten().any(|output| sources.contains(output)) {
+                sources.extend(bound.node.reads().map(|(_, value)| value));
             }
         }
-        wanted.retain(|&value| mark.has(value) && self.graph.lacks(value, what));
-        wanted
+        sources.retain(|&value| mark.has(value) && self.graph.lacks(value, *dependency));
+        sources
     }
 }
 
 impl TypedGraph {
-    fn lacks(&self, value: ValueId, what: Dependency) -> bool {
-        match what {
+    /// Returns whether a property of a value is unknown.
+    fn lacks(&self, value: ValueId, dependency: Dependency) -> bool {
+        match dependency {
             Dependency::Elements => self.known(Some(value)).is_none(),
             Dependency::Extents => !self.desc(Some(value)).full_shape().is_fixed(),
         }
@@ -156,32 +159,37 @@ impl TypedGraph {
         if values.is_empty() {
             return None;
         }
-        let (name, op, what) = (node.name.clone(), node.op.clone(), Dependency::Extents);
-        Some(ResolveError::Wants(Want::new(name, op, reason, (what, values))))
+        let (name, op) = (node.name.clone(), node.op.clone());
+        let want = Want::new(name, op, reason, (Dependency::Extents, values));
+        Some(ResolveError::Wants(want))
     }
 }
 
 /// The nodes that are still to be bound, and those after the cut.
 pub(super) struct Cut {
-    left: VecDeque<Node>,
+    /// The nodes that are still to be bound.
+    remaining: VecDeque<Node>,
+    /// The nodes after the cut.
     nodes: Vec<Node>,
-    made: BTreeSet<ValueId>,
-    wanted: BTreeSet<ValueId>,
+    /// The values that these nodes compute.
+    computed: BTreeSet<ValueId>,
+    /// The values whose elements must be known to resolve these nodes.
+    needed: BTreeSet<ValueId>,
 }
 
 impl Cut {
     pub(super) fn new(nodes: Vec<Node>) -> Self {
-        let (made, wanted) = (BTreeSet::new(), BTreeSet::new());
-        Self { left: nodes.into(), nodes: Vec::new(), made, wanted }
+        let (computed, needed) = (BTreeSet::new(), BTreeSet::new());
+        Self { remaining: nodes.into(), nodes: Vec::new(), computed, needed }
     }
 
     /// Returns the next node that reads nothing from after the cut.
     pub(super) fn next(&mut self, sequences: &Sequences) -> Option<Node> {
-        while let Some(node) = self.left.pop_front() {
-            let is_made = |value: ValueId| self.made.contains(&value);
-            let reads_made = node.reads().any(|(_, value)| is_made(value))
-                || sequences.tensors_read(&node).any(is_made);
-            if !reads_made {
+        while let Some(node) = self.remaining.pop_front() {
+            let is_after_cut = |value: ValueId| self.computed.contains(&value);
+            let depends_on_cut = node.reads().any(|(_, value)| is_after_cut(value))
+                || sequences.tensors_read(&node).any(is_after_cut);
+            if !depends_on_cut {
                 return Some(node);
             }
             self.add(node);
@@ -192,12 +200,13 @@ impl Cut {
     /// Inserts nodes to be bound next.
     pub(super) fn prepend(&mut self, nodes: Vec<Node>) {
         for node in nodes.into_iter().rev() {
-            self.left.push_front(node);
+            self.remaining.push_front(node);
         }
     }
 
+    /// Adds a node after the cut.
     fn add(&mut self, node: Node) {
-        self.made.extend(node.outputs.iter().flatten());
+        self.computed.extend(node.outputs.iter().flatten());
         self.nodes.push(node);
     }
 
@@ -208,24 +217,24 @@ impl Cut {
         (node, mark): (Node, Mark),
         want: Want,
     ) -> Result<(), ResolveError> {
-        let wanted = binding.made_of(&want, &mark);
-        if wanted.is_empty() || want.is_in_loop {
+        let sources = binding.sources_of(&want, &mark);
+        if sources.is_empty() || want.is_in_loop {
             return Err(want.into());
         }
         binding.return_to(mark);
-        let names: Vec<_> = wanted.iter().map(|&value| binding.graph.name_of(value)).collect();
+        let names: Vec<_> = sources.iter().map(|&value| binding.graph.name_of(value)).collect();
         let names = names.join("\", \"");
-        let Want { node: name, op, reason, what, .. } = want;
-        let what = match what {
+        let Want { node: name, op, reason, dependency, .. } = want;
+        let property = match dependency {
             Dependency::Elements => {
-                self.wanted.extend(wanted);
+                self.needed.extend(sources);
                 "elements"
             }
             // Every value that crosses the cut has the extents of the run.
             Dependency::Extents => "extents",
         };
         binding.notices.push(format!(
-            "node {name:?} ({op}) and its consumers are planned in the run, for the {what} of \"{names}\": {reason}"
+            "node {name:?} ({op}) and its consumers are planned in the run, for the {property} of \"{names}\": {reason}"
         ));
         self.add(node);
         Ok(())
@@ -237,19 +246,19 @@ impl Cut {
         graph: &mut TypedGraph,
         sequences: &Sequences,
     ) -> Result<Option<Part>, ResolveError> {
-        let Self { mut nodes, made, wanted, .. } = self;
+        let Self { mut nodes, computed, needed, .. } = self;
         if nodes.is_empty() {
             return Ok(None);
         }
         // A sequence crosses the cut as its tensors, and is rebuilt after it.
         let reads: BTreeSet<_> =
             nodes.iter().flat_map(Node::reads).map(|(_, value)| value).collect();
-        let crossing = reads.into_iter().filter(|value| !made.contains(value));
+        let crossing = reads.into_iter().filter(|value| !computed.contains(value));
         let crossing = crossing.filter_map(|value| Some((value, sequences.items(value)?)));
         let rebuilt: Vec<_> =
             crossing.map(|(value, items)| sequence::rebuilt(graph, value, items)).collect();
-        let made: BTreeSet<_> =
-            made.into_iter().chain(rebuilt.iter().filter_map(|node| node.output(0))).collect();
+        let computed: BTreeSet<_> =
+            computed.into_iter().chain(rebuilt.iter().filter_map(|node| node.output(0))).collect();
         nodes.splice(..0, rebuilt);
         let values = graph.values.iter().map(|value| value.value.clone());
         let values = values.map(|value| match value.source {
@@ -257,39 +266,40 @@ impl Cut {
             Source::Constant(_) | Source::Computed | Source::Outer => value,
         });
         let values = values.collect();
-        let (before, outputs) = graph.outputs.iter().partition(|output| !made.contains(output));
-        graph.outputs = before;
+        let (first_outputs, outputs) =
+            graph.outputs.iter().partition(|output| !computed.contains(output));
+        graph.outputs = first_outputs;
         // The second part may read an input after an output has been written.
         graph.in_place.clear();
         let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
-        let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
-        let mut behind = Graph::new(&graph.name);
-        (behind.nodes, behind.values, behind.outputs) = (nodes, values, outputs);
-        let mut behind = Part::whole(behind);
+        let read: BTreeSet<_> = reads.filter(|value| !computed.contains(value)).collect();
+        let mut second = Graph::new(&graph.name);
+        (second.nodes, second.values, second.outputs) = (nodes, values, outputs);
+        let mut second = Part::whole(second);
         for value in read {
-            behind.give(graph, value, wanted.contains(&value))?;
+            second.import(graph, value, needed.contains(&value))?;
         }
-        behind.graph.sort().map_err(|why| ResolveError::Broken(why.to_string()))?;
-        behind.forget_unused();
-        Ok(Some(behind))
+        second.graph.sort().map_err(|why| ResolveError::Broken(why.to_string()))?;
+        second.forget_unused();
+        Ok(Some(second))
     }
 }
 
 impl Part {
     /// Drops unused values, so that the parts of a long loop do not keep each other's values.
     fn forget_unused(&mut self) {
-        let kept = self.graph.forget_unused(&self.wanted);
+        let new_ids = self.graph.forget_unused(&self.wanted);
         for id in self.wanted.iter_mut().chain(&mut self.open) {
-            *id = kept.get(id).copied().unwrap_or(*id);
+            *id = new_ids.get(id).copied().unwrap_or(*id);
         }
     }
 
     /// Makes a value of the previous part available to this one.
-    fn give(
+    fn import(
         &mut self,
         graph: &mut TypedGraph,
         id: ValueId,
-        is_wanted: bool,
+        is_needed: bool,
     ) -> Result<(), ResolveError> {
         let Some(value) = self.graph.values.get_mut(id.index()) else { return Ok(()) };
         if let Some(tensor) = graph.known(Some(id)) {
@@ -300,15 +310,19 @@ impl Part {
         if !graph.inputs.contains(&id) && !graph.outputs.contains(&id) {
             graph.outputs.push(id);
         }
-        value.source = Source::Input(carried(graph, id, value)?);
-        let given = if is_wanted { &mut self.wanted } else { &mut self.graph.inputs };
-        given.push(id);
+        value.source = Source::Input(type_after_cut(graph, id, value)?);
+        let ids = if is_needed { &mut self.wanted } else { &mut self.graph.inputs };
+        ids.push(id);
         Ok(())
     }
 }
 
 /// Returns the type of a value for the second part. Extents that a run or the model's inputs determine are open.
-fn carried(graph: &TypedGraph, id: ValueId, value: &Value) -> Result<TensorType, ResolveError> {
+fn type_after_cut(
+    graph: &TypedGraph,
+    id: ValueId,
+    value: &Value,
+) -> Result<TensorType, ResolveError> {
     let desc = graph.desc(Some(id));
     let Some(dtype) = desc.dtype().filter(|_| desc.encodings().is_none()) else {
         let name = &value.name;

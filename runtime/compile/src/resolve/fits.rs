@@ -1,5 +1,5 @@
-//! Checks whether a kernel accepts a node, before placement. A node with bounded extents (known only up to a maximum) that
-//! no kernel accepts is deferred: it is planned during the run, when the extents are known.
+//! Checks whether a kernel accepts a node, before placement. A node with bounded extents (known only up to a maximum)
+//! that no kernel accepts is deferred: it is planned during the run, when the extents are known.
 
 use udo_api::{Core, KernelDef, PortRule, Side, TensorDesc};
 use udo_host::finalize;

@@ -33,15 +33,15 @@ pub(super) fn fold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
     let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
     let is_open = graph.follows_open(bound);
     let key = || graph.made_of(bound).filter(|_| !is_open);
-    let made = graph.view_of(bound).map(|view| vec![Some(view)]);
-    let made = made.or_else(|| {
+    let results = graph.view_of(bound).map(|view| vec![Some(view)]);
+    let results = results.or_else(|| {
         let mut compute = || fits.find_map(|entry| compute(compiler, graph, bound, entry));
-        let mut compute = || kept_of(compiler, graph, bound, &mut compute).ok_or(());
+        let mut compute = || cached(compiler, graph, bound, &mut compute).ok_or(());
         compiler.constants.derived(key, &mut compute).ok()
     });
-    let Some(made) = made else { return };
+    let Some(results) = results else { return };
     let outputs = bound.node.outputs.clone();
-    for (value, tensor) in outputs.into_iter().zip(made) {
+    for (value, tensor) in outputs.into_iter().zip(results) {
         let slot = value.and_then(|value| graph.values.get_mut(value.index()));
         if let (Some(value), Some(tensor)) = (slot, tensor) {
             value.desc = value.desc.with_extents(tensor.desc().full_shape());
@@ -55,7 +55,7 @@ pub(super) fn fold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
 
 /// Returns the result of `compute`, or the cached result if the node is one of a built-in operator with a single
 /// output.
-fn kept_of(
+fn cached(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
     bound: &BoundNode,
@@ -65,9 +65,9 @@ fn kept_of(
     if !compiler.operators.is_builtin(bound.package) {
         return compute();
     }
-    let of = |cache: &Cache| graph.stable_of(bound, cache);
-    let make = || compute()?.pop().flatten();
-    Some(vec![Some(compiler.constants.derive(&graph.desc(Some(output)), of, make)?)])
+    let key = |cache: &Cache| graph.stable_of(bound, cache);
+    let compute = || compute()?.pop().flatten();
+    Some(vec![Some(compiler.constants.derive(&graph.desc(Some(output)), key, compute)?)])
 }
 
 /// Leaves large results to the run unless all consumers pack them.
@@ -79,10 +79,11 @@ pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
     let readers = graph.consumers();
     for id in (0..graph.nodes.len()).rev().map(NodeId::new) {
         let Ok(bound) = graph.node(id) else { continue };
-        if bound.is_folded && !graph.is_small(bound) && !goes_again(compiler, graph, id, &readers) {
-            let made = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));
-            if let (Some(cache), Some(made)) = (compiler.constants.cache(), made) {
-                cache.discard(made);
+        if bound.is_folded && !graph.is_small(bound) && !is_released(compiler, graph, id, &readers)
+        {
+            let result = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));
+            if let (Some(cache), Some(result)) = (compiler.constants.cache(), result) {
+                cache.discard(result);
             }
             graph.unfold(id);
         }
@@ -90,7 +91,7 @@ pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
 }
 
 /// Returns whether the result of a folded node is released once the model is planned.
-fn goes_again(
+fn is_released(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
     id: NodeId,
@@ -118,11 +119,11 @@ fn goes_again(
 fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, port: usize) -> bool {
     let kernels = kernels_of(compiler.operators, bound, Core::CPU);
     let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
-    let made = fits.find_map(|entry| {
+    let kernel = fits.find_map(|entry| {
         let call = call(compiler.operators, bound, "finalize");
         exit_guard::with_record(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
     });
-    made.is_some_and(|kernel| !kernel.reads(port))
+    kernel.is_some_and(|kernel| !kernel.reads(port))
 }
 
 /// Runs a kernel on a node whose inputs are known.
@@ -144,13 +145,13 @@ fn compute(
         guard: entry.guard.unwrap_or(OWN_GUARD),
     };
     let call = call(compiler.operators, bound, "execute");
-    let made =
+    let results =
         exit_guard::with_record(&call, || once(entry.def, &node, compiler.constants.packs()));
-    let tensor = |made: Option<_>| {
-        let Some((desc, buffer)): Option<(TensorDesc, _)> = made else { return Some(None) };
+    let tensor = |result: Option<_>| {
+        let Some((desc, buffer)): Option<(TensorDesc, _)> = result else { return Some(None) };
         Tensor::from_buffer(desc.dtype()?, desc.full_shape(), buffer).ok().map(Some)
     };
-    made.ok()?.into_iter().map(tensor).collect()
+    results.ok()?.into_iter().map(tensor).collect()
 }
 
 /// Returns whether a node reads only the extents of its inputs.
@@ -162,7 +163,7 @@ impl TypedGraph {
     /// Returns whether a node always has the same result, and that result can be computed now.
     fn is_foldable(&self, bound: &BoundNode) -> bool {
         let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
-        let makes = bound.node.outputs.iter().any(Option::is_some);
+        let has_outputs = bound.node.outputs.iter().any(Option::is_some);
         let is_shape_only = is_shape_only(bound);
         let is_known = bound.node.reads().all(|(_, value)| {
             let is_sized = is_shape_only && self.desc(Some(value)).full_shape().is_fixed();
@@ -171,7 +172,7 @@ impl TypedGraph {
         let mut outputs = bound.node.outputs.iter().map(|&value| self.desc(value));
         // The size of a bounded output is known only after the call.
         let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());
-        is_pure && makes && is_known && (is_fixed || self.is_small(bound))
+        is_pure && has_outputs && is_known && (is_fixed || self.is_small(bound))
     }
 
     /// Returns a key of everything besides the constants' elements that determines a node's result; `None` if the key
@@ -230,11 +231,11 @@ impl TypedGraph {
                 .into_iter()
                 .fold(0usize, |sum, v| sum.saturating_add(self.desc(v).size_bytes()))
         };
-        let made = bytes(&bound.node.outputs);
+        let result_bytes = bytes(&bound.node.outputs);
         match bound.op.schema().known_facts().has(Facts::VIEW) {
-            _ if made <= SMALL_BYTES => true,
+            _ if result_bytes <= SMALL_BYTES => true,
             true => bound.node.input(0).is_some_and(|x| self.constant(x).is_some()),
-            false => made < bytes(&bound.node.inputs),
+            false => result_bytes < bytes(&bound.node.inputs),
         }
     }
 
@@ -254,6 +255,7 @@ impl TypedGraph {
         PlacedNode::new(self.view(&bound.node, &bound.params), Core::CPU, &outputs)
     }
 
+    /// Makes a folded node an ordinary one again.
     fn unfold(&mut self, id: NodeId) {
         let Graph { nodes, values, .. } = &mut **self;
         let Some(bound) = nodes.get_mut(id.index()) else { return };

@@ -18,7 +18,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// The shape, if every extent is known.
+    /// Returns the shape if every extent is known.
     pub fn shape(&self) -> Option<Shape> {
         Shape::new(&self.extents()?).ok()
     }
@@ -31,6 +31,7 @@ impl Input {
         self.of.dims.iter().map(fixed).collect()
     }
 
+    /// Returns the error for a shape that does not match the input.
     fn wrong(&self, found: &[usize]) -> ResolveError {
         ResolveError::WrongShape {
             input: self.name.clone(),
@@ -51,7 +52,8 @@ pub trait InputShapes: Sized {
     /// An extent is not known.
     fn required(&self) -> Result<Shape, ResolveError>;
 
-    /// Returns the shape that a plan is made for, with the extents of `bound`. Extents that have a range are bounded by its end.
+    /// Returns the shape that a plan is made for, with the extents of `bound`. Extents that have a range are bounded by
+    /// its end.
     ///
     /// # Errors
     /// An extent is neither known nor in a range.
@@ -86,7 +88,7 @@ impl InputShapes for Input {
     }
 
     fn planned(&self, bound: &Self, options: &BindOptions) -> Result<Shape, ResolveError> {
-        let dim = |(spec, is): (&DimSpec, &DimSpec)| match (options.range_of(spec), is) {
+        let dim = |(spec, bound): (&DimSpec, &DimSpec)| match (options.range_of(spec), bound) {
             (Some(range), _) => Some(Dim::UpTo(*range.end())),
             (None, DimSpec::Fixed(extent)) => Some(Dim::Fixed(*extent)),
             (None, DimSpec::Named(_) | DimSpec::Unknown) => None,
@@ -132,14 +134,14 @@ pub fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, Resol
     let extents = extents(inputs, options)?;
     check_ranges(&extents, options)?;
     let bound = |input: &Input| {
-        let asked = options.shapes.get(&input.name);
+        let requested = options.shapes.get(&input.name);
         let dim = |(axis, spec): (usize, &DimSpec)| {
             let named = match spec {
-                DimSpec::Named(name) => extents.get(name.as_str()).map(|extent| extent.is),
+                DimSpec::Named(name) => extents.get(name.as_str()).map(|named| named.extent),
                 DimSpec::Fixed(_) | DimSpec::Unknown => None,
             };
-            let asked = asked.and_then(|asked| asked.get(axis)).copied();
-            named.or(asked).map_or_else(|| spec.clone(), DimSpec::Fixed)
+            let requested = requested.and_then(|requested| requested.get(axis)).copied();
+            named.or(requested).map_or_else(|| spec.clone(), DimSpec::Fixed)
         };
         let dims: Vec<DimSpec> = input.of.dims.iter().enumerate().map(dim).collect();
         let bound = Input { of: TensorType { dims, ..input.of }, name: input.name.clone() };
@@ -152,43 +154,43 @@ pub fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, Resol
 }
 
 /// The extent of a named dimension.
-struct Extent<'a> {
-    is: usize,
+struct NamedExtent<'a> {
+    extent: usize,
     /// The input that determines it; `None` if the user states it.
-    said_by: Option<&'a str>,
+    input: Option<&'a str>,
 }
 
 /// Returns the known extents of the named dimensions.
 fn extents<'a>(
     inputs: &'a [Input],
     options: &'a BindOptions,
-) -> Result<BTreeMap<&'a str, Extent<'a>>, ResolveError> {
-    let given = options.dims.iter();
-    let given = given.map(|(name, &is)| (name.as_str(), Extent { is, said_by: None }));
-    let mut extents: BTreeMap<_, _> = given.collect();
+) -> Result<BTreeMap<&'a str, NamedExtent<'a>>, ResolveError> {
+    let stated = options.dims.iter();
+    let stated = stated.map(|(name, &extent)| (name.as_str(), NamedExtent { extent, input: None }));
+    let mut extents: BTreeMap<_, _> = stated.collect();
     for input in inputs {
-        let Some(asked) = options.shapes.get(&input.name) else { continue };
-        if asked.len() != input.of.dims.len() {
-            return Err(input.wrong(asked));
+        let Some(requested) = options.shapes.get(&input.name) else { continue };
+        if requested.len() != input.of.dims.len() {
+            return Err(input.wrong(requested));
         }
-        for (spec, &extent) in input.of.dims.iter().zip(asked) {
+        for (spec, &extent) in input.of.dims.iter().zip(requested) {
             let known = match spec {
                 DimSpec::Unknown => continue,
-                DimSpec::Fixed(n) => &Extent { is: *n, said_by: None },
+                DimSpec::Fixed(n) => &NamedExtent { extent: *n, input: None },
                 DimSpec::Named(name) => &*extents
                     .entry(name)
-                    .or_insert(Extent { is: extent, said_by: Some(&input.name) }),
+                    .or_insert(NamedExtent { extent, input: Some(&input.name) }),
             };
-            match (known.said_by, spec) {
-                _ if known.is == extent => {}
+            match (known.input, spec) {
+                _ if known.extent == extent => {}
                 (Some(other), DimSpec::Named(name)) => {
                     return Err(ResolveError::UnequalDims {
                         name: name.clone(),
                         inputs: [other.to_owned(), input.name.clone()],
-                        extents: [known.is, extent],
+                        extents: [known.extent, extent],
                     });
                 }
-                _ => return Err(input.wrong(asked)),
+                _ => return Err(input.wrong(requested)),
             }
         }
     }
@@ -218,7 +220,7 @@ fn check_names(inputs: &[Input], options: &BindOptions) -> Result<(), ResolveErr
 
 /// Refuses empty ranges and extents outside their range.
 fn check_ranges(
-    extents: &BTreeMap<&str, Extent<'_>>,
+    extents: &BTreeMap<&str, NamedExtent<'_>>,
     options: &BindOptions,
 ) -> Result<(), ResolveError> {
     for (name, range) in &options.ranges {
@@ -226,8 +228,8 @@ fn check_ranges(
         if range.is_empty() {
             return Err(ResolveError::EmptyRange { name, range });
         }
-        let said = extents.get(name.as_str()).map(|extent| extent.is);
-        if let Some(found) = said.filter(|extent| !range.contains(extent)) {
+        let extent = extents.get(name.as_str()).map(|named| named.extent);
+        if let Some(found) = extent.filter(|extent| !range.contains(extent)) {
             return Err(ResolveError::OutOfRange { name, found, range });
         }
     }

@@ -1,5 +1,5 @@
-//! Finds the CPU kernels that resolution tries before placement (to fold constants and to check shapes), and describes calls
-//! to packages for error reports.
+//! Finds the CPU kernels that resolution tries before placement (to fold constants and to check shapes), and describes
+//! calls to packages for error reports.
 
 use std::ptr;
 

@@ -28,9 +28,9 @@ pub struct MissingOp {
 }
 
 /// ONNX's operators that the runtime lacks; each line begins with the feature that they need.
-const ONNX: &str = include_str!("onnx_operators.txt");
+const ONNX_OPERATORS: &str = include_str!("onnx_operators.txt");
 
-/// The feature that all operators need and the runtime has.
+/// The feature of operators that need nothing but tensors, which the runtime has.
 const TENSORS: &str = "tensors";
 
 /// Notes about ONNX's other domains.
@@ -42,13 +42,13 @@ const DOMAINS: &[(&str, &str)] = &[
 
 /// Returns the feature that an ONNX operator needs; `None` for other operators.
 fn needed_by(op: &str) -> Option<&'static str> {
-    let mut lines = ONNX.lines().filter_map(|line| line.split_once(": "));
-    lines.find(|(_, ops)| ops.split(' ').any(|known| known == op)).map(|(needed, _)| needed)
+    let mut lines = ONNX_OPERATORS.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(_, ops)| ops.split(' ').any(|known| known == op)).map(|(feature, _)| feature)
 }
 
-/// Whether an operator can only come from a package: ONNX does not define it.
+/// Returns whether an operator can only come from a package: ONNX does not define it.
 pub fn needs_package(op: &MissingOp) -> bool {
-    op.of_onnx().is_none()
+    op.onnx_note().is_none()
 }
 
 impl MissingOp {
@@ -57,21 +57,21 @@ impl MissingOp {
         let (op, domain) = (node.op.clone(), node.domain.clone());
         let (name, packages) = (node.name.clone(), packages_with(operators, node));
         let mut missing = Self { op, domain, count: 1, node: name, meant: None, packages };
-        if missing.of_onnx().is_none() {
+        if missing.onnx_note().is_none() {
             missing.meant = nearest(&missing.op, operators);
         }
         missing
     }
 
     /// Returns a note about an ONNX operator; `None` for other operators.
-    fn of_onnx(&self) -> Option<String> {
+    fn onnx_note(&self) -> Option<String> {
         if !self.domain.is_empty() {
             let domain = DOMAINS.iter().find(|(domain, _)| *domain == self.domain);
             return domain.map(|(_, words)| (*words).to_owned());
         }
         Some(match needed_by(&self.op)? {
             TENSORS => "an ONNX operator that is not supported yet".to_owned(),
-            needed => format!("an ONNX operator for {needed}, which are not supported"),
+            feature => format!("an ONNX operator for {feature}, which are not supported"),
         })
     }
 
@@ -85,6 +85,7 @@ impl MissingOp {
         self.packages.first().map(String::as_str)
     }
 
+    /// Describes why the operator is missing, after its name.
     fn note(&self) -> String {
         let domain = match self.domain.as_str() {
             "" => String::new(),
@@ -92,13 +93,13 @@ impl MissingOp {
         };
         let packages = match self.packages.as_slice() {
             [] => String::new(),
-            [one] => format!(", and package {one} has one of its name in another domain"),
+            [package] => format!(", and package {package} has one of its name in another domain"),
             several => {
                 let names = several.join(", ");
                 format!(", and packages {names} have one of its name in other domains")
             }
         };
-        match (self.of_onnx(), &self.meant) {
+        match (self.onnx_note(), &self.meant) {
             (Some(words), _) => format!("{domain}: it is {words}{packages}"),
             (None, Some(meant)) if packages.is_empty() => {
                 format!("{domain}, did you mean {meant:?}?")
@@ -117,7 +118,7 @@ impl fmt::Display for List<'_> {
             let note = self.0.first().map(MissingOp::note).unwrap_or_default();
             return write!(f, "node {node:?}: no package has an operator {op:?}{note}");
         }
-        for (at, missing) in self.0.iter().enumerate() {
+        for (index, missing) in self.0.iter().enumerate() {
             let MissingOp { op, count, node, .. } = missing;
             let nodes = if *count == 1 {
                 "1 node,".to_owned()
@@ -125,7 +126,7 @@ impl fmt::Display for List<'_> {
                 format!("{count} nodes, the first")
             };
             let (start, note) =
-                (if at == 0 { "no package has an operator" } else { ";" }, missing.note());
+                (if index == 0 { "no package has an operator" } else { ";" }, missing.note());
             write!(f, "{start} {op:?} ({nodes} {node:?}){note}")?;
         }
         Ok(())
@@ -137,10 +138,10 @@ fn nearest(op: &str, operators: &Operators) -> Option<String> {
     let (lower, limit) = (op.to_lowercase(), (op.chars().count() / 4).max(1));
     let names = operators.ops().iter().map(|entry| entry.def.schema().name());
     // An operator of the same name has another domain.
-    let near = names.filter(|name| *name != op);
-    let near = near.map(|name| (levenshtein(&lower, &name.to_lowercase()), name));
-    let near = near.filter(|(edits, _)| *edits <= limit).min();
-    near.map(|(_, name)| name.to_owned())
+    let candidates = names.filter(|name| *name != op);
+    let candidates = candidates.map(|name| (levenshtein(&lower, &name.to_lowercase()), name));
+    let candidates = candidates.filter(|(edits, _)| *edits <= limit).min();
+    candidates.map(|(_, name)| name.to_owned())
 }
 
 /// Checks that every node of a graph has an operator.
@@ -163,18 +164,18 @@ pub fn missing(operators: &Operators, graph: &Graph, options: &BindOptions) -> V
     all
 }
 
-/// `way` is the path from the outermost graph to this one.
+/// Adds the missing operators of a graph and its subgraphs. `path` leads from the outermost graph to this one.
 fn collect_missing(
     operators: &Operators,
     graph: &Graph,
-    way: &str,
+    path: &str,
     options: &BindOptions,
     all: &mut Vec<MissingOp>,
 ) {
     for node in &graph.nodes {
         for subgraph in node.subgraphs() {
-            let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
-            collect_missing(operators, subgraph.graph, &way, options, all);
+            let path = format!("{path}{}/{}/", node.name, subgraph.attribute);
+            collect_missing(operators, subgraph.graph, &path, options, all);
         }
         let chosen = choose(operators, node, options);
         let is_missing = matches!(chosen, Err(ResolveError::MissingOps { .. }));
@@ -187,7 +188,7 @@ fn collect_missing(
             known.count += 1;
         } else {
             let missing = MissingOp::new(node, operators);
-            all.push(MissingOp { node: format!("{way}{}", node.name), ..missing });
+            all.push(MissingOp { node: format!("{path}{}", node.name), ..missing });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Tracks open extents: those that may differ in the next plan, because they depend on the elements of a shape that was
 //! computed from open dimensions.
 //!
-//! A plan is made for fixed extents, and its graph has constants computed from them. Such constants are open: if another
-//! plan is made, they have other elements.
+//! A plan is made for fixed extents, and its graph has constants computed from them. Such constants are open: if
+//! another plan is made, they have other elements.
 
 use udo_api::{Dim, OpDef, Shape, TensorDesc};
 use udo_host::infer;

@@ -19,15 +19,17 @@ impl Params {
         let mut params = self.clone();
         let axis = params.settings.iter_mut().find(|(name, _)| *name == "axis");
         let (_, ParamSetting::Int(axis)) = axis? else { return None };
-        let place = usize::try_from(if *axis < 0 { axis.checked_add(4)? } else { *axis }).ok()?;
-        *axis = i64::try_from(layout.axis(place)?).ok()?;
+        let from_begin =
+            usize::try_from(if *axis < 0 { axis.checked_add(4)? } else { *axis }).ok()?;
+        *axis = i64::try_from(layout.axis(from_begin)?).ok()?;
         Some(params)
     }
 
     /// Returns the parameters with other integers for a list parameter; `None` if the schema has no such parameter.
     pub(crate) fn with_ints(&self, name: &str, ints: Vec<i64>) -> Option<Self> {
         let mut params = self.clone();
-        params.settings.iter_mut().find(|(known, _)| *known == name)?.1 = ParamSetting::Ints(ints);
+        let (_, setting) = params.settings.iter_mut().find(|(known, _)| *known == name)?;
+        *setting = ParamSetting::Ints(ints);
         Some(params)
     }
 
@@ -53,8 +55,8 @@ impl Params {
             }
         }
         let settings = schema.params().iter().map(|param| {
-            let given = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
-            let setting = match given {
+            let stated = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
+            let setting = match stated {
                 Some((_, attr)) => in_range(param, convert(param, attr)?)?,
                 None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
@@ -72,7 +74,8 @@ impl Params {
 
 /// Returns the setting if its integers are in the range of the parameter's type.
 fn in_range(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
-    let Some((dtype, [least, most])) = param.dtype().and_then(|of| Some((of, ends(of)?))) else {
+    let limits = |dtype: DType| Some((dtype, int_range(dtype)?));
+    let Some((dtype, [min, max])) = param.dtype().and_then(limits) else {
         return Ok(setting);
     };
     let integers = match &setting {
@@ -80,17 +83,17 @@ fn in_range(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String
         ParamSetting::Ints(ints) => ints.as_slice(),
         _ => &[],
     };
-    match integers.iter().find(|int| !(least..=most).contains(*int)) {
+    match integers.iter().find(|int| !(min..=max).contains(*int)) {
         None => Ok(setting),
         Some(int) => Err(format!(
-            "attribute {:?} has {int}, expected {dtype}: {least} to {most}",
+            "attribute {:?} has {int}, expected {dtype}: {min} to {max}",
             param.attribute_name()
         )),
     }
 }
 
 /// Returns the range of a type that cannot represent every integer attribute.
-fn ends(dtype: DType) -> Option<[i64; 2]> {
+fn int_range(dtype: DType) -> Option<[i64; 2]> {
     match dtype {
         DType::U8 => Some([0, u8::MAX.into()]),
         DType::U16 => Some([0, u16::MAX.into()]),
@@ -102,6 +105,7 @@ fn ends(dtype: DType) -> Option<[i64; 2]> {
     }
 }
 
+/// Converts an attribute to the setting of a parameter.
 fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
     let wants_float = param.dtype().is_some_and(DType::is_float);
     let setting = match (param.kind(), attr) {
@@ -145,7 +149,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
         _ => None,
     };
     setting.ok_or_else(|| {
-        let wanted = match (param.kind(), wants_float) {
+        let expected = match (param.kind(), wants_float) {
             (Some(ParamKind::Text), _) => "text".to_owned(),
             (Some(ParamKind::Texts), _) => "a list of strings".to_owned(),
             (Some(ParamKind::Scalar), true) => "a number".to_owned(),
@@ -156,7 +160,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
             (Some(ParamKind::Graph), _) => "a graph".to_owned(),
             (None, _) => "a kind that this version does not know".to_owned(),
         };
-        format!("attribute {:?} is {}, expected {wanted}", param.attribute_name(), kind_of(attr))
+        format!("attribute {:?} is {}, expected {expected}", param.attribute_name(), kind_of(attr))
     })
 }
 
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_of_their_parameters_type() {
+    fn integers_outside_the_parameters_type_are_refused() {
         const NARROW: OpSchema = OpSchema::new(
             "Narrow",
             &[],
@@ -218,7 +222,7 @@ mod tests {
         assert_eq!(set("n", Attr::Int(255)), Ok(()));
         assert_eq!(set("all", Attr::Int(i64::MIN)), Ok(()));
         assert_eq!(set("k", Attr::Ints(vec![i64::from(i32::MIN), 7])), Ok(()));
-        for (name, attr, wanted) in [
+        for (name, attr, expected) in [
             ("n", Attr::Int(300), "attribute \"n\" has 300, expected u8: 0 to 255"),
             ("n", Attr::Int(-1), "attribute \"n\" has -1, expected u8: 0 to 255"),
             (
@@ -227,12 +231,12 @@ mod tests {
                 "attribute \"k\" has 2147483648, expected i32: -2147483648 to 2147483647",
             ),
         ] {
-            assert_eq!(set(name, attr), Err(wanted.to_owned()));
+            assert_eq!(set(name, attr), Err(expected.to_owned()));
         }
     }
 
     #[test]
-    fn a_graph_is_the_nodes_and_no_kernel_sees_it() {
+    fn graph_parameters_are_absent_for_kernels() {
         let graph = || Attr::Graph(Box::new(Graph::new("g")));
         let absent = [("body", ParamSetting::Absent), ("other", ParamSetting::Absent)];
         let body = || ("body".to_owned(), graph());

@@ -1,6 +1,6 @@
 //! Sequences of tensors whose length is known while the graph is resolved.
 //!
-//! A sequence has no memory of its own: it is a list of the values that are its tensors. Nodes that build, change and
+//! A sequence has no memory of its own: it is a list of values, its tensors. Nodes that build, change and
 //! read sequences become nodes over those tensors (`SplitToSequence` becomes `Split`, `ConcatFromSequence` becomes
 //! `Concat`) or disappear. Passes, placement and plans therefore see no sequences. A length or position that a run
 //! computes cuts the graph, like any other elements that a node needs before it is resolved.
@@ -83,8 +83,8 @@ impl Sequences {
     pub(super) fn tensors_read<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = ValueId> + 'a {
         node.reads().flat_map(|(_, value)| {
             let items = self.items(value).unwrap_or_default();
-            let itself = self.items(value).is_none().then_some(value);
-            itself.into_iter().chain(items.iter().copied())
+            let tensor = self.items(value).is_none().then_some(value);
+            tensor.into_iter().chain(items.iter().copied())
         })
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn bind_sequence(
     let Some((port, items)) = sequences.next() else { return Ok(false) };
     if node.domain.is_empty() && node.op == "Identity" {
         let items = items.to_vec();
-        binding.sequences.extend_node(node, items);
+        binding.sequences.set_output(node, items);
         return Ok(true);
     }
     if node.domain.is_empty() && matches!(node.op.as_str(), "If" | "Loop") {
@@ -133,13 +133,14 @@ pub(super) fn bind_sequence(
     ))
 }
 
+/// Returns whether a package has the node's operator.
 fn has_operator(operators: &Operators, node: &Node, options: &BindOptions) -> bool {
     !matches!(choose(operators, node, options), Err(ResolveError::MissingOps { .. }))
 }
 
 impl Sequences {
     /// Makes the first output of a node the sequence of `items`.
-    fn extend_node(&mut self, node: &Node, items: Vec<ValueId>) {
+    fn set_output(&mut self, node: &Node, items: Vec<ValueId>) {
         if let Some(output) = node.output(0) {
             self.add(output, items);
         }
@@ -150,10 +151,10 @@ fn refuse(node: &Node, reason: String) -> ResolveError {
     ResolveError::Node { node: node.name.clone(), op: node.op.clone(), reason, help: None }
 }
 
-/// Returns a node that does part of the work of `of`.
-fn part(of: &Node, name: &str, op: &str, (inputs, output): (&[ValueId], ValueId)) -> Node {
+/// Returns a node that does part of the work of `original`.
+fn part(original: &Node, name: &str, op: &str, (inputs, output): (&[ValueId], ValueId)) -> Node {
     let mut node = Node::new(op, NEWEST, inputs, &[output]);
-    node.name = format!("{}/{name}", of.name);
+    node.name = format!("{}/{name}", original.name);
     node
 }
 
@@ -194,7 +195,7 @@ fn tensor_at(binding: &Binding<'_>, node: &Node, port: usize) -> Result<ValueId,
 /// Returns the integers of an input if they are known.
 fn integers(graph: &TypedGraph, value: ValueId) -> Option<Vec<i64>> {
     let tensor = graph.known(Some(value))?;
-    let narrow = || tensor.get::<i32>().map(|all| all.iter().copied().map(i64::from).collect());
+    let narrow = || tensor.get::<i32>().map(|ints| ints.iter().copied().map(i64::from).collect());
     tensor.get::<i64>().map(<[i64]>::to_vec).or_else(narrow)
 }
 
@@ -214,20 +215,20 @@ fn position(
     len: usize,
 ) -> Result<Option<usize>, ResolveError> {
     let Some(value) = node.input(port) else { return Ok(None) };
-    let Some(found) = integers(&binding.graph, value) else {
+    let Some(position) = integers(&binding.graph, value) else {
         return Err(want(binding, node, value, "the position"));
     };
-    let [found] = found[..] else {
-        let count = found.len();
+    let [position] = position[..] else {
+        let count = position.len();
         return Err(refuse(node, format!("its position has {count} elements, expected one")));
     };
     let signed = i64::try_from(len).unwrap_or(i64::MAX);
-    let place = if found < 0 { found.saturating_add(signed) } else { found };
-    match usize::try_from(place).ok().filter(|place| *place < len) {
-        Some(place) => Ok(Some(place)),
+    let from_begin = if position < 0 { position.saturating_add(signed) } else { position };
+    match usize::try_from(from_begin).ok().filter(|index| *index < len) {
+        Some(index) => Ok(Some(index)),
         None => Err(refuse(
             node,
-            format!("its position is {found}, expected one of {} to {}", -signed, signed - 1),
+            format!("its position is {position}, expected one of {} to {}", -signed, signed - 1),
         )),
     }
 }
@@ -256,7 +257,7 @@ fn add_list(
 fn construct(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let items = (0..node.inputs.len()).map(|port| tensor_at(binding, node, port));
     let items = items.collect::<Result<Vec<_>, _>>()?;
-    binding.sequences.extend_node(node, items);
+    binding.sequences.set_output(node, items);
     Ok(Vec::new())
 }
 
@@ -264,16 +265,16 @@ fn insert(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveEr
     let mut items = sequence_at(binding, node, 0)?.to_vec();
     let new = tensor_at(binding, node, 1)?;
     // A tensor may also be inserted after the last one.
-    let place = position(binding, node, 2, items.len() + 1);
+    let index = position(binding, node, 2, items.len() + 1);
     let is_negative = node.input(2).and_then(|v| integers(&binding.graph, v));
     let is_negative = is_negative.is_some_and(|list| list.first().is_some_and(|n| *n < 0));
-    let place = if is_negative { position(binding, node, 2, items.len()) } else { place };
-    let place = place?.unwrap_or(items.len());
+    let index = if is_negative { position(binding, node, 2, items.len()) } else { index };
+    let index = index?.unwrap_or(items.len());
     if items.len() >= MAX_LEN {
         return Err(too_long(node));
     }
-    items.insert(place.min(items.len()), new);
-    binding.sequences.extend_node(node, items);
+    items.insert(index.min(items.len()), new);
+    binding.sequences.set_output(node, items);
     Ok(Vec::new())
 }
 
@@ -286,13 +287,13 @@ fn too_long(node: &Node) -> ResolveError {
 
 fn erase(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let mut items = sequence_at(binding, node, 0)?.to_vec();
-    let place = position(binding, node, 1, items.len())?;
-    let place = place.or(items.len().checked_sub(1));
-    let Some(place) = place else {
+    let index = position(binding, node, 1, items.len())?;
+    let index = index.or(items.len().checked_sub(1));
+    let Some(index) = index else {
         return Err(refuse(node, "its sequence is empty, expected a tensor to erase".to_owned()));
     };
-    items.remove(place);
-    binding.sequences.extend_node(node, items);
+    items.remove(index);
+    binding.sequences.set_output(node, items);
     Ok(Vec::new())
 }
 
@@ -309,22 +310,22 @@ fn length(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveEr
 fn item(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let items = sequence_at(binding, node, 0)?.to_vec();
     let Some(output) = node.output(0) else { return Ok(Vec::new()) };
-    let place = position(binding, node, 1, items.len());
-    let place = match place {
-        Err(ResolveError::Wants(_)) => match item_of_a_run(binding, node, (&items, output))? {
+    let index = position(binding, node, 1, items.len());
+    let index = match index {
+        Err(ResolveError::Wants(_)) => match gathered_item(binding, node, (&items, output))? {
             Some(nodes) => return Ok(nodes),
-            None => place?,
+            None => index?,
         },
-        place => place?,
+        index => index?,
     };
-    let Some(&item) = place.and_then(|place| items.get(place)) else {
+    let Some(&item) = index.and_then(|index| items.get(index)) else {
         return Err(refuse(node, "its position is missing, expected one".to_owned()));
     };
     Ok(vec![part(node, "output", "Identity", (&[item], output))])
 }
 
 /// Returns nodes that look up a tensor at a position computed by the run, if all tensors have the same type and shape.
-fn item_of_a_run(
+fn gathered_item(
     binding: &mut Binding<'_>,
     node: &Node,
     (items, output): (&[ValueId], ValueId),
@@ -365,6 +366,7 @@ fn stack(
     Ok(nodes)
 }
 
+/// Returns the node that concatenates tensors.
 fn joined(node: &Node, items: &[ValueId], (axis, output): (i64, ValueId)) -> Node {
     let mut join = part(node, "output", "Concat", (items, output));
     join.attrs.push(("axis".to_owned(), Attr::Int(axis)));
@@ -391,20 +393,20 @@ fn split(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveErr
     let input = tensor_at(binding, node, 0)?;
     let desc = binding.graph.desc(Some(input));
     let axis = int(node, "axis", 0)?;
-    let Some(at) = resolve_axis(axis, desc.rank()) else {
+    let Some(resolved) = resolve_axis(axis, desc.rank()) else {
         return Err(refuse(node, format!("attribute \"axis\" is {axis}, its input is {desc}")));
     };
-    let Some(extent) = desc.full_shape().dim(at).and_then(Dim::exact) else {
+    let Some(extent) = desc.full_shape().dim(resolved).and_then(Dim::exact) else {
         let reason = "the length of a sequence depends on the extents of its input".to_owned();
-        let wanted = binding.graph.want_extents(node, reason.clone());
-        return Err(wanted.unwrap_or_else(|| refuse(node, reason)));
+        let deferral = binding.graph.want_extents(node, reason.clone());
+        return Err(deferral.unwrap_or_else(|| refuse(node, reason)));
     };
     let (parts, keeps_axis) = match node.input(1) {
         Some(lengths) => (part_lengths(binding, node, (lengths, extent))?, true),
         None if extent > MAX_LEN => return Err(too_long(node)),
         None => (vec![1; extent], int(node, "keepdims", 1)? != 0),
     };
-    let axis = i64::try_from(at).map_err(|why| refuse(node, why.to_string()))?;
+    let axis = i64::try_from(resolved).map_err(|why| refuse(node, why.to_string()))?;
     let mut items = Vec::with_capacity(parts.len());
     for index in 0..parts.len() {
         items.push(binding.graph.add_value(&format!("{}/part_{index}", node.name)));
@@ -412,10 +414,10 @@ fn split(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveErr
     let mut nodes = Vec::new();
     if !items.is_empty() {
         let lengths = add_list(binding, node, "split", &parts)?;
-        let mut cut = Node::new("Split", NEWEST, &[input, lengths], &items);
-        cut.name = format!("{}/parts", node.name);
-        cut.attrs.push(("axis".to_owned(), Attr::Int(axis)));
-        nodes.push(cut);
+        let mut split = Node::new("Split", NEWEST, &[input, lengths], &items);
+        split.name = format!("{}/parts", node.name);
+        split.attrs.push(("axis".to_owned(), Attr::Int(axis)));
+        nodes.push(split);
     }
     if !keeps_axis {
         let squeezed_axis = add_list(binding, node, "axes", &[axis])?;
@@ -426,7 +428,7 @@ fn split(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveErr
             *item = squeezed;
         }
     }
-    binding.sequences.extend_node(node, items);
+    binding.sequences.set_output(node, items);
     Ok(nodes)
 }
 
@@ -437,19 +439,20 @@ fn part_lengths(
     node: &Node,
     (lengths, extent): (ValueId, usize),
 ) -> Result<Vec<i64>, ResolveError> {
-    let Some(found) = integers(&binding.graph, lengths) else {
+    let Some(stated) = integers(&binding.graph, lengths) else {
         return Err(want(binding, node, lengths, "the split"));
     };
-    let whole = i64::try_from(extent).map_err(|why| refuse(node, why.to_string()))?;
+    let extent_int = i64::try_from(extent).map_err(|why| refuse(node, why.to_string()))?;
     if binding.graph.desc(Some(lengths)).rank() > 0 {
-        let total = found.iter().try_fold(0i64, |sum, n| sum.checked_add(*n).filter(|_| *n >= 0));
-        if total != Some(whole) || found.len() > MAX_LEN {
-            let reason = format!("its parts are {found:?} long, expected {whole} elements in all");
+        let total = stated.iter().try_fold(0i64, |sum, n| sum.checked_add(*n).filter(|_| *n >= 0));
+        if total != Some(extent_int) || stated.len() > MAX_LEN {
+            let reason =
+                format!("its parts are {stated:?} long, expected {extent_int} elements in all");
             return Err(refuse(node, reason));
         }
-        return Ok(found);
+        return Ok(stated);
     }
-    let [length] = found[..] else {
+    let [length] = stated[..] else {
         return Err(refuse(node, "its split is empty, expected an integer".to_owned()));
     };
     let Some(length) = usize::try_from(length).ok().filter(|length| *length > 0) else {
@@ -472,13 +475,13 @@ fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError
     let mut outputs = vec![Vec::with_capacity(count); node.outputs.len()];
     let mut nodes = Vec::new();
     for index in 0..count {
-        let mut given = Vec::with_capacity(node.inputs.len());
+        let mut body_inputs = Vec::with_capacity(node.inputs.len());
         for port in 0..node.inputs.len() {
             let Some(value) = node.input(port) else {
                 return Err(refuse(node, format!("input {port} is missing, expected a value")));
             };
             let Some(items) = binding.sequences.items(value) else {
-                given.push(value);
+                body_inputs.push(value);
                 continue;
             };
             let Some(&item) = items.get(index) else {
@@ -488,21 +491,21 @@ fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError
                 );
                 return Err(refuse(node, reason));
             };
-            given.push(item);
+            body_inputs.push(item);
         }
-        let way = format!("{}/{index}", node.name);
-        let ends = BodyPorts { given: &given, wanted: &[] };
+        let path = format!("{}/{index}", node.name);
+        let ports = BodyPorts { inputs: &body_inputs, outputs: &[] };
         let body = ("body", (**body).clone());
-        let inlined = inline(&mut binding.graph, &way, body, &ends);
-        let (added, made) = inlined.map_err(|why| refuse(node, why.to_string()))?;
-        if made.len() != outputs.len() {
-            let (found, expected) = (made.len(), outputs.len());
+        let inlined = inline(&mut binding.graph, &path, body, &ports);
+        let (added, results) = inlined.map_err(|why| refuse(node, why.to_string()))?;
+        if results.len() != outputs.len() {
+            let (found, expected) = (results.len(), outputs.len());
             let reason =
                 format!("its body has {found} outputs, expected {expected} as the node has");
             return Err(refuse(node, reason));
         }
         nodes.extend(added);
-        outputs.iter_mut().zip(made).for_each(|(items, item)| items.push(item));
+        outputs.iter_mut().zip(results).for_each(|(items, item)| items.push(item));
     }
     for (output, items) in node.outputs.iter().zip(outputs) {
         if let Some(output) = *output {

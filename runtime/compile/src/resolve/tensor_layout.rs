@@ -23,7 +23,8 @@ pub(super) struct NhwcValues {
 /// An output that its operator writes in NHWC.
 pub(super) struct NhwcOutput {
     port: usize,
-    given: ValueId,
+    /// The output in the model's layout.
+    value: ValueId,
     nhwc: ValueId,
     opset: u32,
 }
@@ -50,16 +51,17 @@ impl NhwcValues {
     ) -> Vec<Node> {
         let mut transposes = Vec::new();
         for index in 0..node.inputs.len() {
-            let asks = schema.input(index).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
-            let Some(value) = node.input(index).filter(|_| asks) else { continue };
+            let requires_nhwc =
+                schema.input(index).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
+            let Some(value) = node.input(index).filter(|_| requires_nhwc) else { continue };
             if graph.desc(Some(value)).rank() != 4 {
                 continue;
             }
             let nhwc = self.nhwc.get(&value).copied().unwrap_or_else(|| {
-                let given = name(graph, value);
-                let nhwc = graph.add_value(&format!("{given}.nhwc"));
+                let base = name(graph, value);
+                let nhwc = graph.add_value(&format!("{base}.nhwc"));
                 transposes.push(transpose(
-                    format!("{given}.to_nhwc"),
+                    format!("{base}.to_nhwc"),
                     node.opset,
                     value,
                     nhwc,
@@ -83,13 +85,14 @@ impl NhwcValues {
     ) -> Vec<NhwcOutput> {
         let mut outputs = Vec::new();
         for port in 0..node.outputs.len() {
-            let asks = schema.output(port).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
-            let Some(given) = node.output(port).filter(|_| asks) else { continue };
-            let nhwc = graph.add_value(&format!("{}.nhwc", name(graph, given)));
+            let requires_nhwc =
+                schema.output(port).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
+            let Some(value) = node.output(port).filter(|_| requires_nhwc) else { continue };
+            let nhwc = graph.add_value(&format!("{}.nhwc", name(graph, value)));
             if let Some(output) = node.outputs.get_mut(port) {
                 *output = Some(nhwc);
             }
-            outputs.push(NhwcOutput { port, given, nhwc, opset: node.opset });
+            outputs.push(NhwcOutput { port, value, nhwc, opset: node.opset });
         }
         outputs
     }
@@ -102,22 +105,22 @@ impl NhwcValues {
         outputs: Vec<NhwcOutput>,
     ) -> Vec<Node> {
         let mut transposes = Vec::new();
-        for NhwcOutput { port, given, nhwc, opset } in outputs {
+        for NhwcOutput { port, value, nhwc, opset } in outputs {
             let desc = graph.desc(Some(nhwc));
             let (folded, is_open) = (graph.known(Some(nhwc)).cloned(), graph.is_open(Some(nhwc)));
             if desc.rank() == 4 {
-                let name = format!("{}.from_nhwc", name(graph, given));
-                transposes.push(transpose(name, opset, nhwc, given, Layout::NCHW_AXES));
-                self.nhwc.insert(given, nhwc);
-                self.from_nhwc.push(given);
+                let name = format!("{}.from_nhwc", name(graph, value));
+                transposes.push(transpose(name, opset, nhwc, value, Layout::NCHW_AXES));
+                self.nhwc.insert(value, nhwc);
+                self.from_nhwc.push(value);
                 continue;
             }
             let output = graph.nodes.last_mut().and_then(|n| n.node.outputs.get_mut(port));
             if let Some(output) = output {
-                *output = Some(given);
+                *output = Some(value);
             }
-            if let Some(value) = graph.values.get_mut(given.index()) {
-                (value.desc, value.folded, value.is_open) = (desc, folded, is_open);
+            if let Some(typed) = graph.values.get_mut(value.index()) {
+                (typed.desc, typed.folded, typed.is_open) = (desc, folded, is_open);
             }
         }
         transposes
@@ -135,7 +138,7 @@ impl NhwcValues {
             readers.get(*value).is_none_or(Vec::is_empty) && !graph.outputs.contains(value)
         };
         let unread: HashSet<_> = self.from_nhwc.iter().copied().filter(is_unread).collect();
-        let is_read = |made: ValueId| !unread.contains(&made);
+        let is_read = |output: ValueId| !unread.contains(&output);
         graph.nodes.retain(|bound| bound.node.output(0).is_none_or(is_read));
     }
 }
@@ -147,24 +150,24 @@ mod tests {
     use udo_graph::graph::Graph;
 
     #[test]
-    fn a_transpose_stays_while_a_subgraph_captures_its_output() {
+    fn transposes_with_captured_outputs_stay() {
         let text = "graph captured
           input x: f32[1,2,2,3]
-          given = Transpose@21(x) perm=[0, 3, 1, 2]
+          nchw = Transpose@21(x) perm=[0, 3, 1, 2]
           y = Relu@21(x)
           output y
         ";
         for (captures, nodes) in [(false, 1), (true, 2)] {
             let graph = Graph::parse(text).unwrap();
             let mut graph = testing::resolved(&testing::resources(), graph);
-            let given = graph.value_named("given").unwrap();
+            let nchw = graph.value_named("nchw").unwrap();
             if captures {
                 let mut inner = Graph::new("inner");
-                inner.add_capture("given", given);
+                inner.add_capture("nchw", nchw);
                 let attr = ("body".to_owned(), Attr::Graph(Box::new(inner)));
                 graph.nodes.last_mut().unwrap().node.attrs.push(attr);
             }
-            let values = NhwcValues { nhwc: HashMap::new(), from_nhwc: vec![given] };
+            let values = NhwcValues { nhwc: HashMap::new(), from_nhwc: vec![nchw] };
             values.remove_unread(&mut graph);
             assert_eq!(graph.nodes.len(), nodes);
         }

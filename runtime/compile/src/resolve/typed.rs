@@ -1,4 +1,4 @@
-//! A graph in which every node has an operator and every value has a type and shape.
+//! A graph in which every node has an operator and every value has a type and shape: the result of resolution.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -47,7 +47,7 @@ pub struct BoundNode {
     pub layout: Option<LayoutRule>,
     /// Whether its producer was fused with it, so that its output is its input.
     pub is_alias: bool,
-    /// Whether its outputs are known, as it has been computed, so that no run has to.
+    /// Whether it was computed when the graph was resolved: its outputs are constants, and no run computes it.
     pub is_folded: bool,
     /// The role of a control-flow node; such a node has no kernel.
     pub control: Option<Control>,
@@ -64,9 +64,11 @@ impl BoundNode {
     /// interpolation overshoots at edges, and an extrapolation value is an arbitrary number.
     fn leaves_range(&self) -> bool {
         let settings = self.params.settings();
-        let of = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, of)| of);
-        let is_text = |name: &str, word: &str| matches!(of(name), Some(ParamSetting::Text(text)) if text == word);
-        let has_outside = matches!(of("extrapolation_value"), Some(ParamSetting::Float(outside)) if *outside != 0.0);
+        let setting = |name: &str| {
+            settings.iter().find(|(known, _)| *known == name).map(|(_, setting)| setting)
+        };
+        let is_text = |name: &str, word: &str| matches!(setting(name), Some(ParamSetting::Text(text)) if text == word);
+        let has_outside = matches!(setting("extrapolation_value"), Some(ParamSetting::Float(outside)) if *outside != 0.0);
         let is_region = is_text("coordinate_transformation_mode", "tf_crop_and_resize");
         is_text("mode", "cubic") || is_region && has_outside
     }
@@ -130,7 +132,7 @@ impl GraphNode for BoundNode {
         let steps: Vec<String> = self.epilogue.iter().map(|node| node.step.to_string()).collect();
         let steps = (!steps.is_empty()).then(|| format!("may do {}", steps.join(", ")));
         let layout = self.layout.map(|_| "in any layout".to_owned());
-        layout.into_iter().chain(steps).reduce(|said, more| format!("{said}, {more}"))
+        layout.into_iter().chain(steps).reduce(|remark, more| format!("{remark}, {more}"))
     }
 }
 
@@ -195,9 +197,9 @@ impl fmt::Display for Quantized {
             Encodings::PerAxis(encoding) => encoding,
         };
         let pairs = encoding.scales().iter().zip(encoding.zero_points()).take(4);
-        let said: Vec<_> = pairs.map(|(scale, zero)| format!("{scale:?}:{zero}")).collect();
-        let more = if encoding.count() > said.len() { "/.." } else { "" };
-        write!(f, "{dtype}:axis{}:{}{more}", encoding.axis(), said.join("/"))
+        let texts: Vec<_> = pairs.map(|(scale, zero)| format!("{scale:?}:{zero}")).collect();
+        let more = if encoding.count() > texts.len() { "/.." } else { "" };
+        write!(f, "{dtype}:axis{}:{}{more}", encoding.axis(), texts.join("/"))
     }
 }
 
@@ -273,11 +275,11 @@ impl TypedGraph {
         id
     }
 
-    /// Turns a node into an alias whose work an earlier node does: its output is its only input `of`, and fixed-point
-    /// cores store both alike.
-    pub(crate) fn make_alias(&mut self, id: NodeId, of: ValueId) {
+    /// Turns a node into an alias whose work an earlier node does: its output equals its only input `source`, and
+    /// fixed-point cores store both alike.
+    pub(crate) fn make_alias(&mut self, id: NodeId, source: ValueId) {
         let Some(bound) = self.nodes.get_mut(id.index()) else { return };
-        bound.node.inputs = vec![Some(of)];
+        bound.node.inputs = vec![Some(source)];
         bound.node.outputs.truncate(1);
         (bound.params, bound.is_alias) = (Params::default(), true);
         let (x, y) = (bound.node.input(0), bound.node.output(0));

@@ -1,6 +1,7 @@
-//! Upgrades nodes of older ONNX operator sets to the newest version of their operator, so that each built-in operator is
-//! implemented once. [`UPGRADES`] has one row for each change of an operator between two operator sets. It also has a row
-//! for each operator without a kernel of its own that is converted to other operators, such as ONNX Runtime's fused ones.
+//! Upgrades nodes of older ONNX operator sets to the newest version of their operator, so that each built-in operator
+//! is implemented once. [`UPGRADES`] has one row for each change of an operator between two operator sets. It also has
+//! a row for each operator without a kernel of its own that is converted to other operators, such as ONNX Runtime's
+//! fused ones.
 //!
 //! Only nodes of built-in operators are upgraded; a package gets nodes as the model has them. Besides this folder, only
 //! `pass/patterns` knows operators by name.

@@ -54,7 +54,8 @@ fn reduced(lower: &mut Lower<'_>, op: &str) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Returns the reduction along the axes of input 1, or, with `reduce_to_end`, along the axis of input 1 and all later ones.
+/// Returns the reduction along the axes of input 1, or, with `reduce_to_end`, along the axis of input 1 and all later
+/// ones.
 fn along(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let rank = lower.rank(0)?;
     let axes = if lower.has("reduce_to_end") && lower.flag("reduce_to_end")? {

@@ -1,10 +1,11 @@
-//! The table of operations, in the order of their numbers.
+//! The table of `NNRt`'s operations, in the order of their numbers.
 
 use super::Mapping::{Activated, Custom, Direct};
 use super::{MAX_TENSORS, Mapping, NnrtOp};
 use super::{image, math, movement, order, recurrent, reduce};
 use crate::build::param::{Kind, Param, Value};
 
+/// An operation with these numbers of inputs and outputs, each at least and at most.
 const fn op(
     number: u32,
     name: &'static str,
@@ -16,7 +17,7 @@ const fn op(
     NnrtOp { number, name, inputs, outputs, params, mapping }
 }
 
-/// Operations with one, two and three inputs and one output.
+/// An operation with one input and one output.
 const fn one(
     number: u32,
     name: &'static str,
@@ -26,6 +27,7 @@ const fn one(
     op(number, name, [1, 1], [1, 1], params, mapping)
 }
 
+/// An operation with two inputs and one output.
 const fn two(
     number: u32,
     name: &'static str,
@@ -35,6 +37,7 @@ const fn two(
     op(number, name, [2, 2], [1, 1], params, mapping)
 }
 
+/// An operation with three inputs and one output.
 const fn three(
     number: u32,
     name: &'static str,
@@ -45,8 +48,8 @@ const fn three(
 }
 
 /// A parameter without a default.
-const fn stated(name: &'static str, of: Kind) -> Param {
-    Param { name, of, default: None }
+const fn stated(name: &'static str, kind: Kind) -> Param {
+    Param { name, of: kind, default: None }
 }
 
 const fn boolean(name: &'static str, default: bool) -> Param {
@@ -66,8 +69,9 @@ const fn ints(name: &'static str, default: &'static [i64]) -> Param {
     Param { name, of: Kind::Ints, default: Some(Value::Ints(default)) }
 }
 
-const fn choice(name: &'static str, of: &'static [&'static str]) -> Param {
-    Param { name, of: Kind::Choice(of), default: Some(Value::Int(0)) }
+/// A choice, of which the first is the default.
+const fn choice(name: &'static str, choices: &'static [&'static str]) -> Param {
+    Param { name, of: Kind::Choice(choices), default: Some(Value::Int(0)) }
 }
 
 const ACTIVATION: Param = choice("activation", &["none", "relu", "relu6"]);

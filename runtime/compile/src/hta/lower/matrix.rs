@@ -7,8 +7,8 @@ use super::{LayerNode, LayerParts, Lowering};
 use crate::resolve::TypedGraph;
 use udo_graph::memory::Tensor;
 
-/// Returns the weights of a node, whose values, scales, zero points and biases are at these ports. If `is_transposed` is
-/// set, [`outputs_first`] may have transposed the values.
+/// Returns the weights of a node, whose values, scales, zero points and biases are at these ports. If `is_transposed`
+/// is set, [`outputs_first`] may have transposed the values.
 pub(super) fn weights<'a>(
     lowering: &Lowering<'a>,
     layer: &LayerNode<'a>,

@@ -133,12 +133,12 @@ fn gated(node: &Candidate<'_>) -> Option<Replacement> {
     })
 }
 
-/// Matches y = x * clip(x + 3, 0, 6) * sixth -> HardSwish(x).
+/// Matches `y = x * clip(x + 3, 0, 6) * sixth`, which is `HardSwish(x)`.
 fn hard_swish([x, factor, gate]: [Factor<'_>; 3], sixth: f64) -> Option<Replacement> {
     clipped_of(x.id().filter(|_| factor.is_about(sixth))?, &gate.node, gate.port)
 }
 
-/// Matches x * clip(x + 3, 0, 6), which the caller divides by 6 -> HardSwish(x).
+/// Matches `x * clip(x + 3, 0, 6)`, which is `HardSwish(x)` after the caller divides it by 6.
 fn clipped(node: &Candidate<'_>, x: usize, gate: usize) -> Option<Replacement> {
     clipped_of(node.input_id(x)?, node, gate)
 }

@@ -1,8 +1,8 @@
 //! Fuses scaled dot-product attention, softmax(q k^T * scale + mask) v (arXiv:1706.03762).
 //!
-//! The scale may multiply the queries, the keys or the scores. A tensor of queries, keys or values has one of three layouts:
-//! rows `[batch, length, heads * elements]`, heads side by side `[batch, length, heads, elements]`, or heads apart
-//! `[batch, heads, length, elements]`. The reshapes and transposes between them are fused as well.
+//! The scale may multiply the queries, the keys or the scores. A tensor of queries, keys or values has one of three
+//! layouts: rows `[batch, length, heads * elements]`, heads side by side `[batch, length, heads, elements]`, or heads
+//! apart `[batch, heads, length, elements]`. The reshapes and transposes between them are fused as well.
 
 use udo_api::TensorDesc;
 

@@ -1,5 +1,5 @@
-//! Offers elementwise nodes to the kernel that computes their operand (the host), as epilogue steps: y = f(host(x)), where
-//! the host's kernel applies f before it stores its result. Placement asks the kernel how many steps it accepts.
+//! Offers elementwise nodes to the kernel that computes their operand (the host), as epilogue steps: y = f(host(x)),
+//! where the host's kernel applies f before it stores its result. Placement asks the kernel how many steps it accepts.
 
 use udo_api::{Activation, DType, Dim};
 

@@ -1,4 +1,5 @@
-//! The rules of operators for symbolic extents (`pass::extent`), and for integers that are computed from them, such as shapes.
+//! The rules of operators for symbolic extents (`pass::extent`), and for integers that are computed from them, such as
+//! shapes.
 
 use udo_api::{Dim, Facts, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;

@@ -17,8 +17,9 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     if pad.text("mode") != Some("constant") || node.int("ceil_mode") == Some(1) {
         return None;
     }
-    let own = own_pads(node)?;
-    let pads: Vec<i64> = own.iter().zip(added_pads(&pad)?).map(|(own, more)| own + more).collect();
+    let own_pads = own_pads(node)?;
+    let sums = own_pads.iter().zip(added_pads(&pad)?);
+    let pads: Vec<i64> = sums.map(|(own, added)| own + added).collect();
     let mut padded = Replacement::from_node(node)?;
     let is_neutral = match op {
         "Conv" | "LpPool" => is_zero(&pad, 2)?,
@@ -26,7 +27,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
         "AveragePool" => {
             padded.set("count_include_pad", Attr::Int(1));
             let counts_padding = node.int("count_include_pad") == Some(1);
-            is_zero(&pad, 2)? && (counts_padding || own.iter().all(|&pad| pad == 0))
+            is_zero(&pad, 2)? && (counts_padding || own_pads.iter().all(|&pad| pad == 0))
         }
         "MaxPool" => {
             pads_with_lowest(&pad) || (is_zero(&pad, 2)? && zeros_never_win(node, &pad, &pads)?)

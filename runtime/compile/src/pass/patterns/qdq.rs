@@ -127,8 +127,8 @@ impl Known<'_> {
         }
     }
 
-    /// Sets the encoding that all consumers of a value request. A consumer that requests none must get the model's exact
-    /// values; the value then has no encoding.
+    /// Sets the encoding that all consumers of a value request. A consumer that requests none must get the model's
+    /// exact values; the value then has no encoding.
     fn set_as_read(&mut self, value: Option<ValueId>) {
         let readers = value.and_then(|v| self.readers.get(v.index())?.as_ref());
         let mut requested = readers.into_iter().flatten().map(|bound| self.requested_by(bound));

@@ -1,5 +1,5 @@
-//! Replaces a float operator between `DequantizeLinear` and `QuantizeLinear` nodes (a group) by an operator on quantized
-//! values, so that cores compute in integers:
+//! Replaces a float operator between `DequantizeLinear` and `QuantizeLinear` nodes (a group) by an operator on
+//! quantized values, so that cores compute in integers:
 //!
 //! * QuantizeLinear(op(DequantizeLinear(x), ..)) -> QLinear-op(x, ..)
 //! * QuantizeLinear(f(DequantizeLinear(x))) with an elementwise f and 8 bits -> Lookup(x), a table of 256 entries
@@ -87,8 +87,8 @@ fn named(node: &Candidate<'_>, reason: &str) -> String {
     format!("node {:?} ({}) {reason}", node.name, node.op)
 }
 
-/// Returns a table lookup, if all nodes between dequantizing and quantizing are functions of one element. The table is the
-/// result of these nodes for all 256 quantized values.
+/// Returns a table lookup, if all nodes between dequantizing and quantizing are functions of one element. The table is
+/// the result of these nodes for all 256 quantized values.
 fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> {
     let (mut nodes, mut reader, mut port) = (vec![(last.id(), 0)], *last, 0);
     let values = loop {
@@ -302,7 +302,7 @@ impl<'a> Group<'a> {
         self.replacement(domain, op, inputs)
     }
 
-    /// Matches y = MatMul(a, b) + bias -> QLinearMatMulAdd(a, b, bias).
+    /// Matches `y = MatMul(a, b) + bias`, which becomes `QLinearMatMulAdd(a, b, bias)`.
     fn biased(&self) -> Option<GroupResult> {
         let with_bias = |port: usize, bias: usize| {
             let op = self.op.sole_producer(port).filter(|op| op.op() == Some("MatMul"))?;

@@ -1,6 +1,6 @@
-//! Derives encodings of values without one from the ranges of their operands, by interval arithmetic. Fixed-point cores need
-//! an encoding for every value, and quantized models state none for values that their converter expected to be fused. The
-//! derived encodings use 16 bits, so they are finer than the 8-bit encodings around them.
+//! Derives encodings of values without one from the ranges of their operands, by interval arithmetic. Fixed-point cores
+//! need an encoding for every value, and quantized models state none for values that their converter expected to be
+//! fused. The derived encodings use 16 bits, so they are finer than the 8-bit encodings around them.
 
 use udo_api::{DType, Encoding, Encodings};
 

@@ -2,7 +2,8 @@
 //! section 3.2).
 //!
 //! * After y = w * x + b: `y * f + a` -> `(w * f) * x + (b * f + a)`, with f and a for each output channel.
-//! * Before y = w * x + b: `w * (x * f + a) + b` -> `(w * f) * x + (b + sum(w * a))`, with f and a for each input channel.
+//! * Before y = w * x + b: `w * (x * f + a) + b` -> `(w * f) * x + (b + sum(w * a))`, with f and a for each input
+//!   channel.
 //!
 //! A batch normalization counts as a product, too: its scale is the weights.
 
@@ -222,7 +223,11 @@ impl<'a> Product<'a> {
         if let Some(bias) = self.new_bias(affine, side)? {
             constants.push((self.bias?, bias));
         }
-        Some(Fusion::Constants { into: product.id(), of: node.input_id(affine.port)?, constants })
+        Some(Fusion::Constants {
+            into: product.id(),
+            input: node.input_id(affine.port)?,
+            constants,
+        })
     }
 
     /// Returns the new bias, `Some(None)` if it does not change, or `None` if the addend cannot be folded.

@@ -1,4 +1,4 @@
-//! Tests of shared memory and strided rows.
+//! Tests of shared memory and strided rows. Step 9 is the step that sharing would replace.
 
 use super::*;
 

@@ -12,9 +12,9 @@ use udo_graph::graph::{Attr, Capture, Graph, Node, Source, Value, ValueId};
 #[derive(Default)]
 pub(in crate::resolve) struct BodyPorts<'a> {
     /// The values for its inputs.
-    pub(in crate::resolve) given: &'a [ValueId],
+    pub(in crate::resolve) inputs: &'a [ValueId],
     /// The values that nodes of the subgraph compute its outputs into, where that is possible.
-    pub(in crate::resolve) wanted: &'a [Option<ValueId>],
+    pub(in crate::resolve) outputs: &'a [Option<ValueId>],
 }
 
 /// Binds the nodes of a subgraph and returns its outputs as values of the outer graph. Layout conversions that are
@@ -24,10 +24,10 @@ pub(super) fn bind_body(
     binding: &mut Binding<'_>,
     parent: &Parent,
     body: (String, Graph),
-    ends: &BodyPorts<'_>,
+    ports: &BodyPorts<'_>,
 ) -> Result<Vec<ValueId>, ResolveError> {
     let outside = binding.layouts.clone();
-    let (nodes, outputs) = open_body(&mut binding.graph, parent, body, ends)?;
+    let (nodes, outputs) = open_body(&mut binding.graph, parent, body, ports)?;
     binding.depth += 1;
     bind_all(compiler, binding, nodes)?;
     binding.depth -= 1;
@@ -41,11 +41,11 @@ pub(super) fn bind_all(
     binding: &mut Binding<'_>,
     nodes: Vec<Node>,
 ) -> Result<(), ResolveError> {
-    let mut left = VecDeque::from(nodes);
-    while let Some(node) = left.pop_front() {
+    let mut queue = VecDeque::from(nodes);
+    while let Some(node) = queue.pop_front() {
         bind_next(compiler, binding, node)?;
         for node in std::mem::take(&mut binding.pending).into_iter().rev() {
-            left.push_front(node);
+            queue.push_front(node);
         }
     }
     Ok(())
@@ -57,58 +57,59 @@ pub(super) fn open_body(
     graph: &mut TypedGraph,
     parent: &Parent,
     (attribute, body): (String, Graph),
-    ends: &BodyPorts<'_>,
+    ports: &BodyPorts<'_>,
 ) -> Result<(Vec<Node>, Vec<ValueId>), ResolveError> {
-    let way = format!("{}/{attribute}", parent.node.name);
-    inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why.to_string()))
+    let path = format!("{}/{attribute}", parent.node.name);
+    inline(graph, &path, (&attribute, body), ports).map_err(|why| parent.refuse(why.to_string()))
 }
 
 /// The reason why a subgraph does not fit into the graph around it.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::resolve) enum InlineError {
-    #[error("its {attribute:?} has {found} inputs, expected {wanted} as the node has")]
-    Inputs { attribute: String, found: usize, wanted: usize },
+    #[error("its {attribute:?} has {found} inputs, expected {expected} as the node has")]
+    Inputs { attribute: String, found: usize, expected: usize },
     #[error("its {attribute:?} has an undefined value")]
     NoValue { attribute: String },
 }
 
-/// Adds the values of a subgraph to the graph around it, with `way` before their names. Returns the subgraph's nodes
+/// Adds the values of a subgraph to the graph around it, with `path` before their names. Returns the subgraph's nodes
 /// and outputs in terms of the outer graph. Messages call the subgraph `attribute`.
 pub(in crate::resolve) fn inline(
     graph: &mut TypedGraph,
-    way: &str,
+    path: &str,
     (attribute, body): (&str, Graph),
-    ends: &BodyPorts<'_>,
+    ports: &BodyPorts<'_>,
 ) -> Result<(Vec<Node>, Vec<ValueId>), InlineError> {
-    if body.inputs.len() != ends.given.len() {
-        let (found, wanted) = (body.inputs.len(), ends.given.len());
-        return Err(InlineError::Inputs { attribute: attribute.to_owned(), found, wanted });
+    if body.inputs.len() != ports.inputs.len() {
+        let (found, expected) = (body.inputs.len(), ports.inputs.len());
+        return Err(InlineError::Inputs { attribute: attribute.to_owned(), found, expected });
     }
-    adopt(graph, way, body, ends)
+    add_values(graph, path, body, ports)
         .ok_or_else(|| InlineError::NoValue { attribute: attribute.to_owned() })
 }
 
 /// Adds the values of a subgraph to the outer graph; returns its nodes and outputs in terms of the outer graph.
-fn adopt(
+fn add_values(
     graph: &mut TypedGraph,
-    way: &str,
+    path: &str,
     body: Graph,
-    ends: &BodyPorts<'_>,
+    ports: &BodyPorts<'_>,
 ) -> Option<(Vec<Node>, Vec<ValueId>)> {
     let Graph { nodes, values, inputs, captures, outputs, .. } = body;
+    // The outer value for each inner one, where there is one already.
     let mut known = vec![None; values.len()];
     let captured = captures.iter().map(|&Capture { inner, outer }| (inner, outer));
-    for (inner, outer) in inputs.into_iter().zip(ends.given.iter().copied()).chain(captured) {
+    for (inner, outer) in inputs.into_iter().zip(ports.inputs.iter().copied()).chain(captured) {
         *known.get_mut(inner.index())? = Some(outer);
     }
-    for (output, wanted) in outputs.iter().zip(ends.wanted) {
+    for (output, target) in outputs.iter().zip(ports.outputs) {
         let is_computed = matches!(values.get(output.index())?.source, Source::Computed);
         let slot = known.get_mut(output.index())?;
-        *slot = slot.or(wanted.filter(|_| is_computed));
+        *slot = slot.or(target.filter(|_| is_computed));
     }
     let mut ids = Vec::with_capacity(values.len());
     for (Value { name, source, .. }, known) in values.into_iter().zip(known) {
-        let name = format!("{way}/{name}");
+        let name = format!("{path}/{name}");
         ids.push(match (known, source) {
             (Some(known), _) => known,
             (None, Source::Constant(tensor)) => graph.add_constant(&name, tensor),
@@ -116,19 +117,19 @@ fn adopt(
         });
     }
     let id = |inner: ValueId| ids.get(inner.index()).copied();
-    let mut adopted = Vec::with_capacity(nodes.len());
+    let mut renamed = Vec::with_capacity(nodes.len());
     for mut node in nodes {
-        node.name = format!("{way}/{}", node.name);
+        node.name = format!("{path}/{}", node.name);
         for value in node.inputs.iter_mut().chain(&mut node.outputs).flatten() {
             *value = id(*value)?;
         }
         for capture in node.attrs.iter_mut().flat_map(|(_, attr)| captures_of(attr)) {
             capture.outer = id(capture.outer)?;
         }
-        adopted.push(node);
+        renamed.push(node);
     }
     let outputs = outputs.into_iter().map(id).collect::<Option<_>>()?;
-    Some((adopted, outputs))
+    Some((renamed, outputs))
 }
 
 /// Returns the captures of the graphs in an attribute.

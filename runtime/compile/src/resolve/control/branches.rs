@@ -1,4 +1,5 @@
-//! Binds `If`: runs one of two subgraphs, depending on a condition.
+//! Binds `If`, which runs one of two subgraphs, depending on a condition. A branch fits if all its nodes can be
+//! resolved; if only one branch fits, a run fails when it would take the other one.
 
 use udo_api::{Dim, Shape, TensorDesc};
 
@@ -12,9 +13,11 @@ use udo_graph::graph::{Graph, Node, ValueId};
 
 /// The condition that a run must meet because one branch does not fit.
 struct Check<'a> {
+    /// The required condition.
     taken: bool,
     /// The attribute of the branch that does not fit.
     branch: &'a str,
+    /// The reason.
     unfit: ResolveError,
 }
 
@@ -29,23 +32,23 @@ pub(super) fn bind_branches(
     let (first, second) = (parent.next_graph()?, parent.next_graph()?);
     let attributes = [first.0.clone(), second.0.clone()];
     if let Some(taken) = binding.graph.known(condition).and_then(as_bool) {
-        return take(binding, &parent, if taken { first } else { second });
+        return replace_by_branch(binding, &parent, if taken { first } else { second });
     }
     let opened = binding.graph.nodes.len();
     binding.graph.nodes.push(parent.part(Control::If, vec![condition], Vec::new()));
     let first = match bind_fitting(compiler, binding, &parent, first)? {
-        Ok(given) => given,
+        Ok(results) => results,
         Err(unfit) => {
-            let Ok(given) = bind_fitting(compiler, binding, &parent, second)? else {
+            let Ok(results) = bind_fitting(compiler, binding, &parent, second)? else {
                 return Err(unfit);
             };
             let check = Check { taken: false, branch: &attributes[0], unfit };
-            let only = (attributes[1].as_str(), given);
+            let only = (attributes[1].as_str(), results);
             return keep_only(compiler, binding, &parent, opened, only, check);
         }
     };
     let read = read_outputs(&parent, &attributes[0], &first)?;
-    let parted = binding.graph.nodes.len();
+    let else_index = binding.graph.nodes.len();
     binding.graph.nodes.push(parent.part(Control::Else, read, Vec::new()));
     match bind_fitting(compiler, binding, &parent, second)? {
         Ok(second) => {
@@ -63,7 +66,7 @@ pub(super) fn bind_branches(
             })
         }
         Err(unfit) => {
-            binding.graph.nodes.truncate(parted);
+            binding.graph.nodes.truncate(else_index);
             let check = Check { taken: true, branch: &attributes[1], unfit };
             let only = (attributes[0].as_str(), first);
             keep_only(compiler, binding, &parent, opened, only, check)
@@ -71,8 +74,8 @@ pub(super) fn bind_branches(
     }
 }
 
-/// Binds a branch. If a node in it does not fit, binds nothing and returns the reason. A missing operator is an error
-/// whatever the shapes are.
+/// Binds a branch and returns its results. If a node in it does not fit, binds nothing and returns the reason as the
+/// inner error. A missing operator is an outer error, because it does not depend on shapes.
 fn bind_fitting(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -89,7 +92,7 @@ fn bind_fitting(
             if !want.values.iter().all(|&value| mark.has(value)) {
                 // Once the condition is known, the branch is an ordinary part of the graph.
                 want.values = parent.node.input(0).into_iter().collect();
-                want.what = Dependency::Elements;
+                want.dependency = Dependency::Elements;
             }
             Err(binding.refused_in_loop(want))
         }
@@ -97,13 +100,13 @@ fn bind_fitting(
     }
 }
 
-/// Keeps the nodes of the only branch that fits, behind a check of the condition at `opened`.
+/// Keeps the nodes of the only branch that fits, after a check of the condition, which replaces node `opened`.
 fn keep_only(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
     parent: &Parent,
     opened: usize,
-    (attribute, given): (&str, Vec<ValueId>),
+    (attribute, results): (&str, Vec<ValueId>),
     Check { taken, branch, unfit }: Check<'_>,
 ) -> Result<(), ResolveError> {
     let reason = format!("takes its {branch:?}, which does not fit: {unfit}");
@@ -113,35 +116,36 @@ fn keep_only(
     if let Some(node) = binding.graph.nodes.get_mut(opened) {
         *node = parent.part(check, vec![parent.node.input(0)], Vec::new());
     }
-    let nodes = given_outputs(parent, attribute, &given)?;
+    let nodes = copy_results(parent, attribute, &results)?;
     bind_all(compiler, binding, nodes)
 }
 
 /// Replaces the node by the nodes of one branch; the other branch need not fit.
-fn take(
+fn replace_by_branch(
     binding: &mut Binding<'_>,
     parent: &Parent,
     branch: (String, Graph),
 ) -> Result<(), ResolveError> {
-    let attribute = branch.0.clone();
-    let ends = BodyPorts { given: &[], wanted: &parent.node.outputs };
-    let (mut nodes, given) = open_body(&mut binding.graph, parent, branch, &ends)?;
-    nodes.extend(given_outputs(parent, &attribute, &given)?);
+    let (attribute, _) = &branch;
+    let attribute = attribute.clone();
+    let ports = BodyPorts { inputs: &[], outputs: &parent.node.outputs };
+    let (mut nodes, results) = open_body(&mut binding.graph, parent, branch, &ports)?;
+    nodes.extend(copy_results(parent, &attribute, &results)?);
     binding.pending = nodes;
     Ok(())
 }
 
 /// Returns the nodes that copy the results of the only branch into the outputs of the node.
-fn given_outputs(
+fn copy_results(
     parent: &Parent,
     attribute: &str,
-    given: &[ValueId],
+    results: &[ValueId],
 ) -> Result<Vec<Node>, ResolveError> {
-    read_outputs(parent, attribute, given)?;
+    read_outputs(parent, attribute, results)?;
     let mut nodes = Vec::new();
-    for (port, (&output, &given)) in parent.node.outputs.iter().zip(given).enumerate() {
-        let Some(output) = output.filter(|&output| output != given) else { continue };
-        let mut node = Node::new("Identity", 0, &[given], &[output]);
+    for (port, (&output, &result)) in parent.node.outputs.iter().zip(results).enumerate() {
+        let Some(output) = output.filter(|&output| output != result) else { continue };
+        let mut node = Node::new("Identity", 0, &[result], &[output]);
         node.name = format!("{}/{attribute}/output_{port}", parent.node.name);
         nodes.push(node);
     }
@@ -160,10 +164,10 @@ fn join(
         let Some(output) = *output else { continue };
         let descs = [first, second].map(|value| graph.desc(Some(value)));
         let name = graph.name_of(output);
-        let desc = either(&descs).ok_or_else(|| {
-            let ([first, second], [of_first, of_second]) = (&descs, attributes);
+        let desc = common_desc(&descs).ok_or_else(|| {
+            let ([first, second], [first_name, second_name]) = (&descs, attributes);
             let reason = format!(
-                "output {name:?} is {first} from {of_first:?} and {second} from {of_second:?}, expected one type and rank"
+                "output {name:?} is {first} from {first_name:?} and {second} from {second_name:?}, expected one type and rank"
             );
             match parent.node.input(0).filter(|_| first.dtype() == second.dtype()) {
                 Some(condition) => parent.want(reason, vec![condition]),
@@ -183,29 +187,29 @@ fn join(
 fn read_outputs(
     parent: &Parent,
     attribute: &str,
-    given: &[ValueId],
+    results: &[ValueId],
 ) -> Result<Vec<Option<ValueId>>, ResolveError> {
     let outputs = &parent.node.outputs;
-    if given.len() != outputs.len() {
-        let (found, wanted) = (given.len(), outputs.len());
+    if results.len() != outputs.len() {
+        let (found, expected) = (results.len(), outputs.len());
         return Err(parent.refuse(format!(
-            "its {attribute:?} has {found} outputs, expected {wanted} as the node has"
+            "its {attribute:?} has {found} outputs, expected {expected} as the node has"
         )));
     }
     Ok(outputs
         .iter()
-        .zip(given)
-        .filter_map(|(output, &given)| output.map(|_| Some(given)))
+        .zip(results)
+        .filter_map(|(output, &result)| output.map(|_| Some(result)))
         .collect())
 }
 
 /// Returns the description of either tensor, in which extents that differ are bounded.
-fn either([a, b]: &[TensorDesc; 2]) -> Option<TensorDesc> {
+fn common_desc([a, b]: &[TensorDesc; 2]) -> Option<TensorDesc> {
     if a == b {
         return Some(*a);
     }
-    let [of_a, of_b] = [a, b].map(TensorDesc::full_shape);
-    let dims = of_a.iter().zip(of_b.iter()).map(|(a, b)| match (a.exact(), b.exact()) {
+    let [shape_a, shape_b] = [a, b].map(TensorDesc::full_shape);
+    let dims = shape_a.iter().zip(shape_b.iter()).map(|(a, b)| match (a.exact(), b.exact()) {
         (Some(n), Some(m)) if n == m => a,
         _ => Dim::UpTo(a.bound().max(b.bound())),
     });

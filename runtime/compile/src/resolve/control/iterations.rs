@@ -1,4 +1,5 @@
-//! Binds `Loop` and `Scan`: subgraphs that run repeatedly.
+//! Binds `Loop` and `Scan`, which run a subgraph repeatedly. An iteration passes states to the next one; a `Scan` also
+//! reads a slice of each sliced input. The values that all iterations compute for an output are stacked.
 
 use udo_api::{Bool, DType, Dim, Shape, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;
@@ -16,12 +17,13 @@ use udo_graph::memory::{Tensor, TensorError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Count {
     Exactly(usize),
+    /// The condition may end the loop earlier.
     AtMost(usize),
     Unknown,
 }
 
 /// The largest stacked output whose length depends on the condition, in bytes.
-const MOST_BOUNDED_BYTES: usize = 1 << 30;
+const MAX_BOUNDED_BYTES: usize = 1 << 30;
 
 /// How a subgraph is repeated, independent of the operator.
 struct Repetition {
@@ -33,7 +35,9 @@ struct Repetition {
     /// Whether the first inputs of the subgraph are the iteration number and a condition, and its first output is the
     /// condition for the next iteration.
     is_counted: bool,
+    /// The initial states.
     states: Vec<ValueId>,
+    /// The sliced inputs.
     slices: Vec<(ValueId, Along)>,
     stacks: Stacks,
 }
@@ -43,7 +47,7 @@ enum Stacks {
     /// Along a new first axis, for any number of outputs.
     First,
     /// Along axes and in directions from the node's attributes, one for each of `count` outputs. Axes may be negative.
-    Said { axes: Vec<i64>, directions: Vec<i64>, count: usize },
+    Along { axes: Vec<i64>, directions: Vec<i64>, count: usize },
 }
 
 pub(super) fn bind_loop(
@@ -55,16 +59,16 @@ pub(super) fn bind_loop(
     graph.check_single(parent, 0)?;
     graph.check_single(parent, 1)?;
     let (limit, condition) = (parent.node.input(0), parent.node.input(1));
-    let said = graph.known(limit).and_then(|limit| limit.get::<i64>()?.first().copied());
-    let most = said.map(|n| usize::try_from(n.max(0)).unwrap_or(usize::MAX));
-    let begins = condition.map_or(Some(true), |c| graph.known(Some(c)).and_then(as_bool));
-    let count = match (most, begins) {
+    let known_limit = graph.known(limit).and_then(|limit| limit.get::<i64>()?.first().copied());
+    let max_count = known_limit.map(|n| usize::try_from(n.max(0)).unwrap_or(usize::MAX));
+    let initial = condition.map_or(Some(true), |c| graph.known(Some(c)).and_then(as_bool));
+    let count = match (max_count, initial) {
         (_, Some(false)) => Count::Exactly(0),
         (Some(n), Some(true)) => Count::Exactly(n),
         (Some(n), None) => Count::AtMost(n),
         (None, _) => Count::Unknown,
     };
-    let condition = condition.filter(|_| begins != Some(true));
+    let condition = condition.filter(|_| initial != Some(true));
     let states = parent.node.inputs.iter().skip(2).copied().collect::<Option<_>>();
     let states: Vec<ValueId> =
         states.ok_or_else(|| parent.refuse("a state is missing".to_owned()))?;
@@ -107,14 +111,14 @@ pub(super) fn bind_scan(
     for ((&value, axis), direction) in wholes.iter().zip(axes).zip(directions) {
         let desc = binding.graph.desc(Some(value));
         let along = along(&parent, axis, direction, desc.rank())?;
-        let found = desc.full_shape().dim(along.axis).and_then(Dim::exact);
+        let slice_count = desc.full_shape().dim(along.axis).and_then(Dim::exact);
         let name = binding.graph.name_of(value);
-        let fits = found.is_some() && *extent.get_or_insert(found) == found;
+        let fits = slice_count.is_some() && *extent.get_or_insert(slice_count) == slice_count;
         if !fits || !desc.full_shape().is_fixed() {
-            let wanted = extent.flatten().map_or_else(String::new, |n| format!(" of {n}"));
-            let at = along.axis;
+            let expected = extent.flatten().map_or_else(String::new, |n| format!(" of {n}"));
+            let axis = along.axis;
             return Err(parent.refuse(format!(
-                "input {name:?} is {desc} and sliced along axis {at}, expected a fixed extent{wanted} there"
+                "input {name:?} is {desc} and sliced along axis {axis}, expected a fixed extent{expected} there"
             )));
         }
         slices.push((value, along));
@@ -132,11 +136,12 @@ pub(super) fn bind_scan(
         is_counted: false,
         states: states.to_vec(),
         slices,
-        stacks: Stacks::Said { axes, directions, count },
+        stacks: Stacks::Along { axes, directions, count },
     };
     bind_iterations(compiler, binding, parent, repetition)
 }
 
+/// Binds a subgraph that runs repeatedly.
 fn bind_iterations(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -147,56 +152,58 @@ fn bind_iterations(
     let outside = binding.outside_loop;
     binding.outside_loop = outside.or(Some(binding.graph.values.len()));
     let graph = &mut binding.graph;
-    let (parent, given) = (&parent, Vec::new());
-    let opening = Opening { graph, parent, attribute: &attribute, body: &body, given };
-    let (given, before) = opening.open(&repetition)?;
-    let ends = BodyPorts { given: &given, wanted: &[] };
+    let (parent, inputs) = (&parent, Vec::new());
+    let opening = Opening { graph, parent, attribute: &attribute, body: &body, inputs };
+    let (inputs, states) = opening.open(&repetition)?;
+    let ports = BodyPorts { inputs: &inputs, outputs: &[] };
     let body = (attribute.clone(), body);
-    let made = bind_body(compiler, binding, parent, body, &ends).map_err(|error| match error {
-        ResolveError::Wants(want) => binding.refused_in_loop(want),
-        other => other,
-    })?;
-    if let Some(&made) = made.iter().find(|&&made| binding.sequences.items(made).is_some()) {
-        let name = binding.graph.name_of(made);
+    let results =
+        bind_body(compiler, binding, parent, body, &ports).map_err(|error| match error {
+            ResolveError::Wants(want) => binding.refused_in_loop(want),
+            other => other,
+        })?;
+    if let Some(&result) = results.iter().find(|&&value| binding.sequences.items(value).is_some()) {
+        let name = binding.graph.name_of(result);
         let reason = format!("it computes the sequence {name:?} in each iteration");
         return Err(parent.want_per_iteration(reason));
     }
     binding.outside_loop = outside;
     let graph = &mut binding.graph;
-    let fixed = usize::from(repetition.is_counted);
-    let (next, rest) = made.split_at(fixed.min(made.len()));
-    let next = next.first().copied();
-    let goes_on = next.and_then(|value| graph.known(Some(value)).and_then(as_bool));
-    let next = next.filter(|_| goes_on != Some(true));
-    let stays = next.is_none();
-    if !stays && let Count::Exactly(n) = repetition.count {
+    let conditions = usize::from(repetition.is_counted);
+    let (condition, values) = results.split_at(conditions.min(results.len()));
+    let condition = condition.first().copied();
+    let continues = condition.and_then(|value| graph.known(Some(value)).and_then(as_bool));
+    // A condition that is always true is not read.
+    let condition = condition.filter(|_| continues != Some(true));
+    let is_unconditional = condition.is_none();
+    if !is_unconditional && let Count::Exactly(n) = repetition.count {
         repetition.count = if n == 0 { Count::Exactly(0) } else { Count::AtMost(n) };
     }
-    let states = before.len();
-    let wanted = parent.node.outputs.len();
-    if made.len() < fixed + states || wanted > rest.len() {
-        let found = made.len();
-        let wanted = fixed + wanted.max(states);
+    let state_count = states.len();
+    let output_count = parent.node.outputs.len();
+    if results.len() < conditions + state_count || output_count > values.len() {
+        let found = results.len();
+        let expected = conditions + output_count.max(state_count);
         return Err(parent.refuse(format!(
-            "its {attribute:?} has {found} outputs, expected {wanted} as the node has states and outputs"
+            "its {attribute:?} has {found} outputs, expected {expected} as the node has states and outputs"
         )));
     }
-    let (after, rows) = rest.split_at(states);
-    for (&before, &after) in before.iter().zip(after) {
-        check_state(graph, parent, before, after)?;
+    let (next_states, rows) = values.split_at(state_count);
+    for (&state, &next) in states.iter().zip(next_states) {
+        check_state(graph, parent, state, next)?;
     }
-    if stays && repetition.limit.is_none() {
+    if is_unconditional && repetition.limit.is_none() {
         return Err(parent.refuse(
             "its iterations have no limit and its condition stays true, expected one that ends it"
                 .to_owned(),
         ));
     }
     let mut outputs = parent.node.outputs.clone();
-    outputs.resize(outputs.len().max(states), None);
-    let stacked = outputs.iter().skip(states).copied().zip(rows.iter().copied());
+    outputs.resize(outputs.len().max(state_count), None);
+    let stacked = outputs.iter().skip(state_count).copied().zip(rows.iter().copied());
     let mut stacks = Vec::new();
-    let mut read = vec![next];
-    read.extend(after.iter().copied().map(Some));
+    let mut read = vec![condition];
+    read.extend(next_states.iter().copied().map(Some));
     for (port, (output, row)) in stacked.enumerate() {
         let along = stack_along(graph, parent, &repetition.stacks, port, row)?;
         if let Some(output) = output {
@@ -206,8 +213,8 @@ fn bind_iterations(
         stacks.push(along);
         read.push(Some(row));
     }
-    for (&output, &before) in outputs.iter().zip(&before) {
-        let desc = graph.desc(Some(before));
+    for (&output, &state) in outputs.iter().zip(&states) {
+        let desc = graph.desc(Some(state));
         if let Some(output) = output {
             set_desc(graph, output, desc);
         }
@@ -223,7 +230,7 @@ struct Opening<'a> {
     attribute: &'a str,
     body: &'a Graph,
     /// The inputs of the subgraph so far.
-    given: Vec<ValueId>,
+    inputs: Vec<ValueId>,
 }
 
 impl Opening<'_> {
@@ -235,13 +242,13 @@ impl Opening<'_> {
         let number = if repetition.is_counted {
             let number = self.add(self.single(DType::I64))?;
             // The condition is true in every iteration that runs.
-            let as_bool = self.add(self.single(DType::Bool))?;
+            let condition = self.add(self.single(DType::Bool))?;
             let tensor = Tensor::from_slice(
-                self.graph.desc(Some(as_bool)).full_shape(),
+                self.graph.desc(Some(condition)).full_shape(),
                 &[Bool::from(true)],
             );
             let tensor = tensor.map_err(|why| self.parent.refuse(why.to_string()))?;
-            if let Some(value) = self.graph.values.get_mut(as_bool.index()) {
+            if let Some(value) = self.graph.values.get_mut(condition.index()) {
                 value.value.source = Source::Constant(tensor);
             }
             number
@@ -253,28 +260,27 @@ impl Opening<'_> {
         let descs = repetition.states.iter().map(|&state| self.graph.desc(Some(state)));
         let descs: Vec<_> = descs.collect();
         let states = descs.into_iter().map(|desc| self.add(desc)).collect::<Result<Vec<_>, _>>()?;
-        let mut made = vec![Some(number)];
-        made.extend(states.iter().copied().map(Some));
+        let mut outputs = vec![Some(number)];
+        outputs.extend(states.iter().copied().map(Some));
         for &(value, along) in &repetition.slices {
             let desc = self.graph.desc(Some(value));
             let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
             dims.remove(along.axis);
-            let shape =
-                Shape::from_dims(&dims).map_err(|why| self.parent.refuse(why.to_string()))?;
-            made.push(Some(self.add(desc.with_shape(shape))?));
+            let shape = Shape::of_dims(&dims).map_err(|why| self.parent.refuse(why.to_string()))?;
+            outputs.push(Some(self.add(desc.with_shape(shape))?));
         }
         let wholes = repetition.slices.iter().map(|&(value, _)| value);
         let read = repetition.states.iter().copied().chain(wholes).map(Some);
         let read = [repetition.limit, repetition.condition].into_iter().chain(read).collect();
         let slices = repetition.slices.iter().map(|&(_, along)| along).collect();
-        self.graph.nodes.push(self.parent.part(Control::Loop { slices }, read, made));
-        Ok((self.given, states))
+        self.graph.nodes.push(self.parent.part(Control::Loop { slices }, read, outputs));
+        Ok((self.inputs, states))
     }
 
     /// Adds the next input of the subgraph.
     fn add(&mut self, desc: TensorDesc) -> Result<ValueId, ResolveError> {
         let (name, declared) = self.declared();
-        if let Some(declared) = declared.filter(|of| Some(of.dtype) != desc.dtype()) {
+        if let Some(declared) = declared.filter(|declared| Some(declared.dtype) != desc.dtype()) {
             let attribute = self.attribute;
             return Err(self.parent.refuse(format!(
                 "its {attribute:?} declares input {name:?} {declared}, and is given {desc}"
@@ -282,13 +288,13 @@ impl Opening<'_> {
         }
         let value = self.graph.add_value(&self.path(name));
         set_desc(self.graph, value, desc);
-        self.given.push(value);
+        self.inputs.push(value);
         Ok(value)
     }
 
     /// Returns the next input's name and its declared type.
     fn declared(&self) -> (&str, Option<&TensorType>) {
-        let input = self.body.inputs.get(self.given.len());
+        let input = self.body.inputs.get(self.inputs.len());
         let value = input.and_then(|&input| self.body.value(input).ok());
         value.map_or(("input", None), |value| (value.name.as_str(), value.declared.as_ref()))
     }
@@ -296,7 +302,7 @@ impl Opening<'_> {
     /// Returns one element, with the rank that the model declares for the next input.
     fn single(&self, dtype: DType) -> TensorDesc {
         let (_, declared) = self.declared();
-        let is_list = declared.is_some_and(|of| of.dims.len() == 1);
+        let is_list = declared.is_some_and(|declared| declared.dims.len() == 1);
         let list = Shape::new(&[1]).ok().filter(|_| is_list);
         TensorDesc::new(dtype, list.unwrap_or(Shape::SCALAR))
     }
@@ -316,20 +322,21 @@ fn set_desc(graph: &mut TypedGraph, value: ValueId, desc: TensorDesc) {
 fn check_state(
     graph: &TypedGraph,
     parent: &Parent,
-    before: ValueId,
-    after: ValueId,
+    state: ValueId,
+    next: ValueId,
 ) -> Result<(), ResolveError> {
-    let [was, is] = [before, after].map(|value| graph.desc(Some(value)));
-    if was == is {
+    let [current_desc, next_desc] = [state, next].map(|value| graph.desc(Some(value)));
+    if current_desc == next_desc {
         return Ok(());
     }
-    let verb = if was.dtype() == is.dtype() && is.len() > was.len() { "grows" } else { "changes" };
-    let names = [before, after].map(|value| graph.name_of(value));
+    let has_same_type = current_desc.dtype() == next_desc.dtype();
+    let grows = has_same_type && next_desc.len() > current_desc.len();
+    let verb = if grows { "grows" } else { "changes" };
+    let [name, next_name] = [state, next].map(|value| graph.name_of(value));
     let reason = format!(
-        "a state {verb} from iteration to iteration: {:?} is {was}, and the next one, {:?}, is {is}",
-        names[0], names[1]
+        "a state {verb} from iteration to iteration: {name:?} is {current_desc}, and the next one, {next_name:?}, is {next_desc}"
     );
-    if was.dtype() != is.dtype() {
+    if !has_same_type {
         return Err(parent.refuse(format!("{reason}, expected one type")));
     }
     Err(parent.want_per_iteration(reason))
@@ -345,7 +352,7 @@ fn stack_along(
 ) -> Result<Along, ResolveError> {
     match stacks {
         Stacks::First => Ok(Along { axis: 0, is_reversed: false }),
-        Stacks::Said { axes, directions, count } => {
+        Stacks::Along { axes, directions, count } => {
             let (Some(&axis), Some(&direction)) = (axes.get(port), directions.get(port)) else {
                 return Err(parent.refuse(format!("it stacks {count} outputs, expected more")));
             };
@@ -363,37 +370,37 @@ fn stacked_desc(
     repetition: &Repetition,
 ) -> Result<TensorDesc, ResolveError> {
     let (name, desc) = (graph.name_of(output), graph.desc(Some(row)));
-    let said = |why: &str| format!("output {name:?} is {desc} in each iteration, and {why}");
+    let reason = |why: &str| format!("output {name:?} is {desc} in each iteration, and {why}");
     if !desc.full_shape().is_fixed() {
-        return Err(parent.want_per_iteration(said("each iteration computes its extents")));
+        return Err(parent.want_per_iteration(reason("each iteration computes its extents")));
     }
     let extent = match repetition.count {
         Count::Exactly(n) => Dim::Fixed(n),
         Count::AtMost(n) => Dim::UpTo(n),
         Count::Unknown => {
-            let reason = "the number of iterations is computed";
+            let why = "the number of iterations is computed";
             let Some(limit) = repetition.limit else {
-                return Err(parent.want_per_iteration(said(reason)));
+                return Err(parent.want_per_iteration(reason(why)));
             };
-            return Err(parent.want(said(reason), vec![limit]));
+            return Err(parent.want(reason(why), vec![limit]));
         }
     };
     let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
     dims.insert(along.axis.min(dims.len()), extent);
     let is_bound = matches!(repetition.count, Count::AtMost(_));
-    match Shape::from_dims(&dims).map(|shape| desc.with_shape(shape)) {
-        Ok(desc) if !is_bound || desc.size_bytes() <= MOST_BOUNDED_BYTES => Ok(desc),
-        Ok(_) => Err(parent.want_per_iteration(said("its bound takes too much memory"))),
+    match Shape::of_dims(&dims).map(|shape| desc.with_shape(shape)) {
+        Ok(desc) if !is_bound || desc.size_bytes() <= MAX_BOUNDED_BYTES => Ok(desc),
+        Ok(_) => Err(parent.want_per_iteration(reason("its bound takes too much memory"))),
         Err(_) if is_bound => {
-            Err(parent.want_per_iteration(said("it has no bound that fits memory")))
+            Err(parent.want_per_iteration(reason("it has no bound that fits memory")))
         }
-        Err(why) => Err(parent.refuse(said(&format!("there are too many: {why}")))),
+        Err(why) => Err(parent.refuse(reason(&format!("there are too many: {why}")))),
     }
 }
 
 fn along(parent: &Parent, axis: i64, direction: i64, rank: usize) -> Result<Along, ResolveError> {
-    let found = resolve_axis(axis, rank);
-    let Some(axis) = found.filter(|_| matches!(direction, 0 | 1)) else {
+    let resolved = resolve_axis(axis, rank);
+    let Some(axis) = resolved.filter(|_| matches!(direction, 0 | 1)) else {
         return Err(parent.refuse(format!(
             "it has axis {axis} and direction {direction} for rank {rank}, expected an existing axis, and 0 or 1"
         )));

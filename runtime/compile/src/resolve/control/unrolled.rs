@@ -1,10 +1,11 @@
-//! Loops whose iterations differ too much for one plan: a state grows, a stacked output has no bound, a node needs elements
-//! that each iteration computes, or a state is a sequence.
+//! Loops whose iterations differ too much for one plan: a state grows, a stacked output has no bound, a node needs
+//! elements that each iteration computes, or a state is a sequence.
 //!
-//! Such a loop is resolved one iteration at a time. The nodes of the next iteration precede a *rest*: a node that holds
-//! the loop with one iteration less. If the number of iterations and the condition are known, this unrolls the loop. If
-//! a run computes the condition, the graph is cut at the rest: the iterations so far run first, and the next one is
-//! planned for the shapes that they produced. Each of these plans has its own buffers and runs like any other plan.
+//! Such a loop is resolved one iteration at a time. The nodes of the next iteration precede a *rest*: a node that
+//! stands for the remaining iterations of the loop. If the number of iterations and the condition are known, this
+//! unrolls the loop. If a run computes the condition, the graph is cut at the rest: the iterations so far run first,
+//! and the next one is planned for the shapes that they produced. Each of these plans has its own buffers and runs like
+//! any other plan.
 
 use udo_api::{Bool, DType, Shape};
 
@@ -21,37 +22,40 @@ use udo_graph::memory::{Tensor, TensorError};
 const REST: &str = "LoopRest";
 
 /// The domain of the runtime's own operators.
-const OWN: &str = "udo";
+const UDO: &str = "udo";
 
+/// The attribute with the loop's body.
 const BODY: &str = "body";
 
 /// The attributes with the number of completed iterations and the number of states.
 const DONE: &str = "done";
 const STATES: &str = "states";
 
-/// The most iterations that are resolved one by one, because each has its own memory.
+/// The largest number of iterations that are resolved one by one, because each has its own memory.
 const MAX_ITERATIONS: usize = 16_384;
 
-/// The most nodes that a loop may unroll to.
+/// The largest number of nodes in a graph with an unrolled loop.
 const MAX_NODES: usize = 131_072;
 
 /// Returns whether a node is the rest of a loop.
 pub(in crate::resolve) fn is_rest(node: &Node) -> bool {
-    node.domain == OWN && node.op == REST
+    node.domain == UDO && node.op == REST
 }
 
 /// The parsed rest of a loop.
 struct Rest {
     node: Node,
     body: Graph,
+    /// The number of completed iterations.
     done: usize,
+    /// The number of states.
     states: usize,
 }
 
 impl Rest {
     fn new(mut node: Node) -> Result<Self, ResolveError> {
         let body = node.attrs.iter().position(|(name, _)| name == BODY);
-        let body = body.map(|at| node.attrs.swap_remove(at));
+        let body = body.map(|index| node.attrs.swap_remove(index));
         let count = |name: &str| match node.attr(name) {
             Some(Attr::Int(value)) => usize::try_from(*value).ok(),
             _ => None,
@@ -80,7 +84,7 @@ impl Rest {
     }
 
     /// Returns whether another iteration runs.
-    fn goes_on(&self, binding: &Binding<'_>) -> Result<bool, ResolveError> {
+    fn continues(&self, binding: &Binding<'_>) -> Result<bool, ResolveError> {
         if let Some(limit) = self.node.input(0) {
             let count = binding.graph.known(Some(limit));
             let Some(count) = count.and_then(|count| count.get::<i64>()?.first().copied()) else {
@@ -91,8 +95,8 @@ impl Rest {
             }
         }
         let Some(condition) = self.node.input(1) else { return Ok(true) };
-        let goes_on = binding.graph.known(Some(condition)).and_then(as_bool);
-        goes_on.ok_or_else(|| self.want(binding, condition, "the condition"))
+        let continues = binding.graph.known(Some(condition)).and_then(as_bool);
+        continues.ok_or_else(|| self.want(binding, condition, "the condition"))
     }
 
     fn states(&self) -> impl Iterator<Item = Option<ValueId>> + '_ {
@@ -122,7 +126,7 @@ pub(super) fn unroll(
     let states = node.inputs.len().saturating_sub(2);
     let name = &node.name;
     binding.notices.push(format!("node {name:?} (Loop) is unrolled: {reason}"));
-    (node.op, node.domain) = (REST.to_owned(), OWN.to_owned());
+    (node.op, node.domain) = (REST.to_owned(), UDO.to_owned());
     node.inputs.resize(2 + states, None);
     let states = i64::try_from(states).unwrap_or(i64::MAX);
     node.attrs = vec![
@@ -141,7 +145,7 @@ pub(in crate::resolve) fn bind_rest(
     node: Node,
 ) -> Result<(), ResolveError> {
     let rest = Rest::new(node)?;
-    if !rest.goes_on(binding)? {
+    if !rest.continues(binding)? {
         binding.pending = results(compiler, binding, &rest)?;
         return Ok(());
     }
@@ -165,15 +169,15 @@ fn results(
     let mut nodes = Vec::new();
     let outputs = rest.node.outputs.iter().copied().enumerate();
     let stacks = rest.node.outputs.len().saturating_sub(rest.states);
-    let mut made: Vec<_> = rest.states().collect();
+    let mut values: Vec<_> = rest.states().collect();
     if rest.done == 0 && stacks > 0 {
-        made.extend(empty_stacks(compiler, binding, rest, stacks)?.into_iter().map(Some));
+        values.extend(empty_stacks(compiler, binding, rest, stacks)?.into_iter().map(Some));
     } else {
-        made.extend(rest.stacks());
+        values.extend(rest.stacks());
     }
     for (port, output) in outputs {
         let Some(output) = output else { continue };
-        let Some(Some(value)) = made.get(port).copied() else {
+        let Some(Some(value)) = values.get(port).copied() else {
             return Err(rest.refuse(format!("its body has no value for output {port}")));
         };
         let mut node = Node::new("Identity", NEWEST, &[value], &[output]);
@@ -218,58 +222,58 @@ fn computed_row(
     port: usize,
 ) -> Option<(DType, Vec<usize>)> {
     let mark = binding.mark();
-    let given = next_inputs(binding, rest).ok()?;
-    let ends = BodyPorts { given: &given, wanted: &[] };
-    let way = format!("{}/none", rest.node.name);
-    let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends).ok()?;
-    let (nodes, made) = inlined;
+    let inputs = next_inputs(binding, rest).ok()?;
+    let ports = BodyPorts { inputs: &inputs, outputs: &[] };
+    let path = format!("{}/none", rest.node.name);
+    let inlined = inline(&mut binding.graph, &path, (BODY, rest.body.clone()), &ports).ok()?;
+    let (nodes, outputs) = inlined;
     binding.depth += 1;
     let is_bound = bind_all(compiler, binding, nodes).is_ok();
-    let desc = binding.graph.desc(made.get(1 + rest.states + port).copied());
+    let desc = binding.graph.desc(outputs.get(1 + rest.states + port).copied());
     binding.return_to(mark);
     desc.dtype().filter(|_| is_bound).map(|dtype| (dtype, desc.shape().to_vec()))
 }
 
 /// Returns a declared type, with 0 for each open extent.
-fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
+fn known_extents(declared: &TensorType) -> (DType, Vec<usize>) {
     let extent = |dim: &DimSpec| match dim {
         DimSpec::Fixed(extent) => *extent,
         DimSpec::Named(_) | DimSpec::Unknown => 0,
     };
-    (of.dtype, of.dims.iter().map(extent).collect())
+    (declared.dtype, declared.dims.iter().map(extent).collect())
 }
 
 /// Returns the inputs of the body for the next iteration.
 fn next_inputs(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
-    let mut given = vec![add_number(binding, rest)?, add_condition(binding, rest)?];
+    let mut inputs = vec![add_number(binding, rest)?, add_condition(binding, rest)?];
     for state in rest.states() {
         let state = state.ok_or_else(|| rest.refuse("a state is missing".to_owned()))?;
-        check_declared(binding, rest, (given.len(), state))?;
-        given.push(state);
+        check_declared(binding, rest, (inputs.len(), state))?;
+        inputs.push(state);
     }
-    Ok(given)
+    Ok(inputs)
 }
 
 /// Returns the nodes of the next iteration, followed by the remaining loop.
 fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, ResolveError> {
-    let given = next_inputs(binding, &rest)?;
-    let way = format!("{}/{}", rest.node.name, rest.done);
-    let ends = BodyPorts { given: &given, wanted: &[] };
-    let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends);
-    let (mut nodes, made) = inlined.map_err(|why| rest.refuse(why.to_string()))?;
+    let body_inputs = next_inputs(binding, &rest)?;
+    let path = format!("{}/{}", rest.node.name, rest.done);
+    let ports = BodyPorts { inputs: &body_inputs, outputs: &[] };
+    let inlined = inline(&mut binding.graph, &path, (BODY, rest.body.clone()), &ports);
+    let (mut nodes, outputs) = inlined.map_err(|why| rest.refuse(why.to_string()))?;
     let stacks = rest.node.outputs.len().saturating_sub(rest.states);
-    if made.len() < 1 + rest.states || stacks > made.len() - 1 - rest.states {
-        let (found, wanted) = (made.len(), 1 + rest.states + stacks);
+    if outputs.len() < 1 + rest.states || stacks > outputs.len() - 1 - rest.states {
+        let (found, expected) = (outputs.len(), 1 + rest.states + stacks);
         return Err(rest.refuse(format!(
-            "its {BODY:?} has {found} outputs, expected {wanted} as the node has states and outputs"
+            "its {BODY:?} has {found} outputs, expected {expected} as the node has states and outputs"
         )));
     }
-    let (next, rows) = made.split_at(1 + rest.states);
+    let (next, rows) = outputs.split_at(1 + rest.states);
     let mut inputs = vec![rest.node.input(0)];
     inputs.extend(next.iter().copied().map(Some));
     for (port, &row) in rows.iter().take(stacks).enumerate() {
-        let before = rest.stacks().get(port).copied().flatten();
-        let (added, stack) = stacked(binding, &way, (port, row, before))
+        let previous = rest.stacks().get(port).copied().flatten();
+        let (added, stack) = stacked(binding, &path, (port, row, previous))
             .map_err(|why| rest.refuse(why.to_string()))?;
         nodes.extend(added);
         inputs.push(Some(stack));
@@ -287,18 +291,18 @@ fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, Re
 /// Returns the nodes that append an iteration's result to the stacked results.
 fn stacked(
     binding: &mut Binding<'_>,
-    way: &str,
-    (port, row, before): (usize, ValueId, Option<ValueId>),
+    path: &str,
+    (port, row, previous): (usize, ValueId, Option<ValueId>),
 ) -> Result<(Vec<Node>, ValueId), ElementError> {
-    let mut add = |name: &str| binding.graph.add_value(&format!("{way}/{name}_{port}"));
-    let (unsqueezed, joined) = (add("row"), before.map(|before| (before, add("stack"))));
+    let mut add = |name: &str| binding.graph.add_value(&format!("{path}/{name}_{port}"));
+    let (unsqueezed, joined) = (add("row"), previous.map(|previous| (previous, add("stack"))));
     let axes = Tensor::from_slice(Shape::new(&[1])?, &[0i64])?;
-    let axes = binding.graph.add_constant(&format!("{way}/axes_{port}"), axes);
+    let axes = binding.graph.add_constant(&format!("{path}/axes_{port}"), axes);
     let mut node = Node::new("Unsqueeze", NEWEST, &[row, axes], &[unsqueezed]);
-    node.name = format!("{way}/row_{port}");
-    let Some((before, joined)) = joined else { return Ok((vec![node], unsqueezed)) };
-    let mut join = Node::new("Concat", NEWEST, &[before, unsqueezed], &[joined]);
-    join.name = format!("{way}/stack_{port}");
+    node.name = format!("{path}/row_{port}");
+    let Some((previous, joined)) = joined else { return Ok((vec![node], unsqueezed)) };
+    let mut join = Node::new("Concat", NEWEST, &[previous, unsqueezed], &[joined]);
+    join.name = format!("{path}/stack_{port}");
     join.attrs.push(("axis".to_owned(), Attr::Int(0)));
     Ok((vec![node, join], joined))
 }
@@ -316,12 +320,13 @@ enum ElementError {
 fn single(body: &Graph, port: usize) -> Result<Shape, udo_api::Error> {
     let declared =
         body.inputs.get(port).and_then(|&input| body.value(input).ok()?.declared.as_ref());
-    if declared.is_some_and(|of| of.dims.len() == 1) {
+    if declared.is_some_and(|declared| declared.dims.len() == 1) {
         return Shape::new(&[1]);
     }
     Ok(Shape::SCALAR)
 }
 
+/// Adds the index of the next iteration.
 fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
     let number = || -> Result<Tensor, ElementError> {
         let number = i64::try_from(rest.done).unwrap_or(i64::MAX);
@@ -331,6 +336,7 @@ fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, Resolve
     Ok(binding.graph.add_constant(&format!("{}/{}/number", rest.node.name, rest.done), number))
 }
 
+/// Adds the condition of the next iteration, which is true.
 fn add_condition(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
     let as_bool = || -> Result<Tensor, ElementError> {
         Ok(Tensor::from_slice(single(&rest.body, 1)?, &[Bool::from(true)])?)
@@ -351,12 +357,11 @@ fn check_declared(
     let input = rest.body.inputs.get(port).and_then(|&input| rest.body.value(input).ok());
     let declared = input.and_then(|input| Some((&input.name, input.declared.as_ref()?)));
     let desc = binding.graph.desc(Some(state));
-    let is_other = |dtype: DType| desc.dtype().is_some_and(|found| found != dtype);
-    match declared.filter(|(_, of)| is_other(of.dtype)) {
+    let differs = |dtype: DType| desc.dtype().is_some_and(|actual| actual != dtype);
+    match declared.filter(|(_, declared)| differs(declared.dtype)) {
         None => Ok(()),
-        Some((name, of)) => {
-            Err(rest
-                .refuse(format!("its {BODY:?} declares input {name:?} {of}, and is given {desc}")))
-        }
+        Some((name, declared)) => Err(rest.refuse(format!(
+            "its {BODY:?} declares input {name:?} {declared}, and is given {desc}"
+        ))),
     }
 }

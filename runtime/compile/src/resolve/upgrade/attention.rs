@@ -1,6 +1,6 @@
-//! Converts the attention operators of ONNX Runtime (`Attention`, `QAttention`, `MultiHeadAttention`) to ONNX's `Attention`.
-//! Unlike ONNX's, they include the input projections and accept integer masks. In names, q, k and v are queries, keys and
-//! values.
+//! Converts the attention operators of ONNX Runtime (`Attention`, `QAttention`, `MultiHeadAttention`) to ONNX's
+//! `Attention`. Unlike ONNX's, they include the input projections and accept integer masks. In names, q, k and v are
+//! queries, keys and values.
 
 use udo_api::{Dim, TensorDesc};
 
@@ -84,8 +84,8 @@ fn refuse(edit: &mut Edit<'_>, flag: &str, meaning: &str) -> Result<(), String> 
     }
 }
 
-/// Completes the conversion of a node whose past keys and values are one tensor (input `past`), as are the new ones (output
-/// 1). ONNX's operator has separate ones. `ports` are those of [`AttentionInputs`].
+/// Completes the conversion of a node whose past keys and values are one tensor (input `past`), as are the new ones
+/// (output 1). ONNX's operator has separate ones. `ports` are those of [`AttentionInputs`].
 fn with_state(
     edit: &mut Edit<'_>,
     qkv: [ValueId; 3],
@@ -123,8 +123,8 @@ fn with_state(
     attend(edit, qkv, &AttentionInputs { ports, extents, past: past_kv })
 }
 
-/// Splits a state along its first axis into keys and values. If its extents are known only in a run, gathers the two parts,
-/// because `Split` needs known lengths.
+/// Splits a state along its first axis into keys and values. If its extents are known only in a run, gathers the two
+/// parts, because `Split` needs known lengths.
 fn split_state(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 2], String> {
     if edit.input(port).full_shape().is_fixed() {
         return edit.split("past", state, 0, [("k", 1), ("v", 1)]);
@@ -202,8 +202,8 @@ fn biased(edit: &mut Edit<'_>, mut qkv: [ValueId; 3]) -> Result<[ValueId; 3], St
     Ok(qkv)
 }
 
-/// Completes the conversion of a node whose keys and values are `[batch, heads, length, elements]`: transposes queries to
-/// this order, and the result back to rows.
+/// Completes the conversion of a node whose keys and values are `[batch, heads, length, elements]`: transposes queries
+/// to this order, and the result back to rows.
 fn separate_heads(
     edit: &mut Edit<'_>,
     [q, k, v]: [ValueId; 3],
@@ -274,8 +274,8 @@ fn mask(edit: &mut Edit<'_>, others: &AttentionInputs) -> Result<Option<ValueId>
     }
 }
 
-/// Returns a bool tensor of the keys that take part, and the axes that must be added to match the scores. The mask's shape
-/// tells its meaning: a flag for each key, or the end (and start) of the keys of each sequence.
+/// Returns a bool tensor of the keys that take part, and the axes that must be added to match the scores. The mask's
+/// shape tells its meaning: a flag for each key, or the end (and start) of the keys of each sequence.
 fn unmasked(
     edit: &mut Edit<'_>,
     port: usize,

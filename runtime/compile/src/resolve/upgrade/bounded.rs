@@ -1,8 +1,8 @@
-//! Converts nodes whose output shape is an input that only a run computes, such as `Reshape`. If the shape has bounds, the
-//! node becomes an operator of domain `udo` that reads the shape during the run and declares the bounds.
+//! Converts nodes whose output shape is an input that only a run computes, such as `Reshape`. If the shape has bounds,
+//! the node becomes an operator of domain `udo` that reads the shape during the run and declares the bounds.
 //!
-//! The bounds come from resolving the whole graph twice: with every named dimension at the lower end and at the upper end
-//! of the range that the user states for it.
+//! The bounds come from resolving the whole graph twice: with every named dimension at the lower end and at the upper
+//! end of the range that the user states for it.
 
 use std::collections::BTreeMap;
 
@@ -65,8 +65,8 @@ impl RangeEnds {
         self.misfit
     }
 
-    /// Returns the operator that replaces `node` and reads its shape during the run. Returns `None` if `node` has no such
-    /// operator, all its inputs are known, or the bounds are unknown.
+    /// Returns the operator that replaces `node` and reads its shape during the run. Returns `None` if `node` has no
+    /// such operator, all its inputs are known, or the bounds are unknown.
     pub(in crate::resolve) fn in_run(&self, graph: &TypedGraph, node: &Node) -> Option<Node> {
         let (_, op) = IN_RUN.iter().find(|(op, _)| node.domain.is_empty() && node.op == *op)?;
         let is_known = |value: &_| graph.known(*value).is_some();

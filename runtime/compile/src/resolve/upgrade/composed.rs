@@ -1,5 +1,5 @@
-//! Replaces operators that are defined by other operators, such as `MeanVarianceNormalization`, with nodes of these. Passes may
-//! fuse the nodes again.
+//! Replaces operators that are defined by other operators, such as `MeanVarianceNormalization`, with nodes of these.
+//! Passes may fuse the nodes again.
 
 use udo_api::{Dim, TensorDesc};
 

@@ -10,8 +10,8 @@ use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A node that is being upgraded. Nodes added before it are bound and go into the graph at once; nodes added after it wait in
-/// `consumers` until the node itself is bound.
+/// A node that is being upgraded. Nodes added before it are bound and go into the graph at once; nodes added after it
+/// wait in `consumers` until the node itself is bound.
 pub(super) struct Edit<'a> {
     pub(super) compiler: &'a Compiler<'a>,
     pub(super) graph: &'a mut TypedGraph,

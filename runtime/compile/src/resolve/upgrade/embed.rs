@@ -1,5 +1,5 @@
-//! Converts ONNX Runtime's `EmbedLayerNormalization`, in floating point and quantized: the sum of word, position and segment
-//! embeddings, normalized.
+//! Converts ONNX Runtime's `EmbedLayerNormalization`, in floating point and quantized: the sum of word, position and
+//! segment embeddings, normalized.
 
 use udo_api::{DType, Shape};
 
@@ -111,8 +111,8 @@ fn add_lengths(edit: &mut Edit<'_>, lengths: ValueId) -> Result<(), String> {
         zeros.attrs.push(("value".to_owned(), Attr::Tensor(zero)));
         return edit.first("lengths", zeros, Some(lengths)).map(drop);
     };
-    let (one, axis) = (edit.numbers_like(7, "one", &[], &[1.0])?, edit.list("axis", &[1])?);
-    let words = edit.first("words", new_node("Equal", &[mask, one]), None)?;
+    let (unmasked, axis) = (edit.numbers_like(7, "one", &[], &[1.0])?, edit.list("axis", &[1])?);
+    let words = edit.first("words", new_node("Equal", &[mask, unmasked]), None)?;
     let to = i64::from(DType::I32.onnx());
     let words = edit.first("ones", with_int(new_node("Cast", &[words]), "to", to), None)?;
     let sums = with_int(new_node("ReduceSum", &[words, axis]), "keepdims", 0);

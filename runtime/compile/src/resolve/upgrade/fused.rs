@@ -100,7 +100,8 @@ pub(super) fn bias_add(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `BiasSplitGelu`: y = left * Gelu(right), where `left` and `right` are the left and right part of each row of x + bias.
+/// `BiasSplitGelu`: y = left * Gelu(right), where `left` and `right` are the left and right part of each row of x +
+/// bias.
 pub(super) fn bias_split_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, bias) = (edit.required(0)?, edit.required(1)?);
     let biased = edit.first("biased", new_node("Add", &[x, bias]), None)?;

@@ -1,6 +1,6 @@
-//! Computes chains of half-precision nodes (f16 and bf16) in f32, and rounds values where other nodes read them. This saves
-//! the conversions between nodes, whose kernels compute in f32 anyway. A value is wide if its f32 value before rounding is
-//! known.
+//! Computes chains of half-precision nodes (f16 and bf16) in f32, and rounds values where other nodes read them. This
+//! saves the conversions between nodes, whose kernels compute in f32 anyway. A value is wide if its f32 value before
+//! rounding is known.
 //!
 //! A node stays in half precision if its operator has a kernel for it and none of its inputs was computed in f32; rows
 //! of an f16 table are gathered as f16, for example. Almost every other node reads and writes f32. A `Cast` rounds each

@@ -25,6 +25,7 @@ pub(super) fn choice(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Upgrades `QLinearReduceMean`.
 pub(super) fn reduce_mean(edit: &mut Edit<'_>) -> Result<(), String> {
     let axes = edit.take_ints("axes")?;
     let keepdims = edit.take_int("keepdims")?.unwrap_or(1);

@@ -5,8 +5,8 @@ use udo_api::{Dim, resolve_axis};
 use super::edit::{Added, Edit};
 use udo_graph::graph::Attr;
 
-/// Converts to a `Softmax` over one axis. If only one of the axes has more than one element, it is that axis; otherwise a
-/// `Flatten` before the node merges them, and a `Reshape` after it restores the shape.
+/// Converts to a `Softmax` over one axis. If only one of the axes has more than one element, it is that axis; otherwise
+/// a `Flatten` before the node merges them, and a `Reshape` after it restores the shape.
 pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     let x = edit.input(0);
     let rank = x.rank();

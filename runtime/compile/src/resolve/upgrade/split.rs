@@ -1,5 +1,5 @@
-//! Upgrades `Split`: adds attribute `num_outputs`, which operator set 18 requires if the lengths of the parts are not an
-//! input.
+//! Upgrades `Split`: adds attribute `num_outputs`, which operator set 18 requires if the lengths of the parts are not
+//! an input.
 
 use super::edit::Edit;
 use udo_graph::graph::Attr;

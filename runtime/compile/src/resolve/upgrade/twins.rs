@@ -1,5 +1,5 @@
-//! Converts operators of ONNX Runtime to ONNX operators that compute the same and differ only in name, attributes or shapes
-//! of inputs.
+//! Converts operators of ONNX Runtime to ONNX operators that compute the same and differ only in name, attributes or
+//! shapes of inputs.
 
 use udo_api::DType;
 
