@@ -102,7 +102,7 @@ impl Lowering<'_> {
         reason: &str,
     ) -> Result<(), PlanError> {
         let condition = self.read(bound.node.input(0))?;
-        let kernel = FinalizedKernel::hosted(Check { taken });
+        let kernel = FinalizedKernel::from_kernel(Check { taken });
         let check = self.push(index, bound, kernel, vec![condition], Vec::new());
         if let Some(step) = self.lowered.steps.get_mut(check) {
             step.purpose = Purpose::Check { index, reason: reason.into() };

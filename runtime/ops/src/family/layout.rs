@@ -111,9 +111,6 @@ impl Layout for FewChannels {
         if channels <= Self::MOST {
             return Ok(());
         }
-        Err(Error::new(format!(
-            "input 0 has {channels} channels, expected {} at most",
-            Self::MOST
-        )))
+        Err(Error::new(format!("input 0 has {channels} channels, expected {} at most", Self::MOST)))
     }
 }

@@ -266,7 +266,8 @@ impl Opening<'_> {
             let desc = self.graph.desc(Some(value));
             let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
             dims.remove(along.axis);
-            let shape = Shape::of_dims(&dims).map_err(|why| self.parent.refuse(why.to_string()))?;
+            let shape =
+                Shape::from_dims(&dims).map_err(|why| self.parent.refuse(why.to_string()))?;
             outputs.push(Some(self.add(desc.with_shape(shape))?));
         }
         let wholes = repetition.slices.iter().map(|&(value, _)| value);
@@ -388,7 +389,7 @@ fn stacked_desc(
     let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
     dims.insert(along.axis.min(dims.len()), extent);
     let is_bound = matches!(repetition.count, Count::AtMost(_));
-    match Shape::of_dims(&dims).map(|shape| desc.with_shape(shape)) {
+    match Shape::from_dims(&dims).map(|shape| desc.with_shape(shape)) {
         Ok(desc) if !is_bound || desc.size_bytes() <= MAX_BOUNDED_BYTES => Ok(desc),
         Ok(_) => Err(parent.want_per_iteration(reason("its bound takes too much memory"))),
         Err(_) if is_bound => {

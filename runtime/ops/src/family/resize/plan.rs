@@ -213,8 +213,7 @@ fn larger(one: Scale, other: Scale) -> Scale {
 
 /// Returns axes resized to `sizes`, or by a common scale if `keep_aspect_ratio_policy` requires one.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
-    let refused =
-        || Error::new(format!("input 3 is {sizes:?}, expected sizes of at least 0"));
+    let refused = || Error::new(format!("input 3 is {sizes:?}, expected sizes of at least 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
     let sizes = sizes.ok_or_else(refused)?;
     let scales = from
