@@ -28,13 +28,14 @@ use surface::Surface;
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-api", &[]),
+    ("udo-files", &[]),
     ("udo-simd", &[]),
     ("udo-hta", &["udo-simd"]),
     ("udo-host", &["udo-api"]),
     ("udo-testing", &["udo-api", "udo-host"]),
     ("udo-ops", &["udo-api", "udo-simd"]),
-    ("udo-graph", &["udo-api", "udo-host"]),
-    ("udo-engine", &["udo-api", "udo-graph", "udo-host", "udo-simd"]),
+    ("udo-graph", &["udo-api", "udo-files", "udo-host"]),
+    ("udo-engine", &["udo-api", "udo-files", "udo-graph", "udo-host", "udo-simd"]),
     ("udo-compile", &["udo-api", "udo-engine", "udo-graph", "udo-host", "udo-hta", "udo-simd"]),
     (
         "udo-runtime",
@@ -49,7 +50,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
             "udo-simd",
         ],
     ),
-    ("udo-generator", &["udo-reference"]),
+    ("udo-generator", &["udo-files", "udo-reference"]),
     ("udo-reference", &[]),
     (
         "udo-check",
@@ -58,6 +59,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
             "udo-api",
             "udo-compile",
             "udo-engine",
+            "udo-files",
             "udo-generator",
             "udo-graph",
             "udo-host",
@@ -76,6 +78,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
             "udo-check",
             "udo-compile",
             "udo-engine",
+            "udo-files",
             "udo-generator",
             "udo-graph",
             "udo-hta",
@@ -275,6 +278,7 @@ const HIDDEN: &[(&str, &str)] = &[
         "pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {",
     ),
     ("udo-api/src/author/workspace.rs", "pub const fn of<T: Element>(len: usize) -> Self {"),
+    ("udo-api/src/shape.rs", "pub fn of_dims(dims: &[Dim]) -> Result<Self, Error> {"),
     ("udo-api/src/dsp/params.rs", "pub type Texts<'k> = Strings<'k>;"),
     (
         "udo-api/src/dsp/ports.rs",

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use udo_api::{CoreKind, Encoding, Shape};
 use udo_engine::device;
+use udo_runtime::cache::CacheOutcome;
 use udo_runtime::compile::{CompileError, Input};
 use udo_runtime::device::DeviceTensor;
 use udo_runtime::run::{RunError, SessionOptions};
@@ -66,7 +67,10 @@ impl Loaded {
     /// Says what the user should know about how the model was bound and placed, and refuses it where a node runs elsewhere than
     /// is required.
     pub(crate) fn look_at(&self, report: &Report) -> Outcome {
-        let unused = self.model.cache().and_then(|cache| cache.unused().map(str::to_owned));
+        let unused = self.model.cache().and_then(|cache| match cache.outcome {
+            CacheOutcome::NotUsed(reason) => Some(reason),
+            _ => None,
+        });
         say_notices(report, unused.as_deref());
         required::check(&self.required, report)
     }

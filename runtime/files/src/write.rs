@@ -179,7 +179,7 @@ fn restrict(options: &mut OpenOptions, access: Access) {
 #[cfg(not(unix))]
 fn restrict(_: &mut OpenOptions, _: Access) {}
 
-/// What is at a path, as far as writers care.
+/// The kind of entry at a path, as far as writers care.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Device,

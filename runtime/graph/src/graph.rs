@@ -377,7 +377,7 @@ impl fmt::Display for Attr {
 }
 
 impl<N: GraphNode, V: GraphValue> fmt::Display for Graph<N, V> {
-    /// Prints the graph with one line for each node, including those of subgraphs. Equal graphs have equal texts.
+    /// Prints the graph with one line for each node, including those of subgraphs. Equal graphs print equally.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::graph(self, f)
     }

@@ -184,12 +184,8 @@ impl Case {
             } else {
                 &*self.values
             };
-            let input = Input {
-                data,
-                stride: channels,
-                zero_point: ENCODING.zero_point,
-                padding: &padding,
-            };
+            let (stride, padding, zero_point) = (channels, &*padding, ENCODING.zero_point);
+            let input = Input { data, stride, zero_point, padding };
             let weights = conv_u8::Weights { shape, packed: &packed, zero_points: &[] };
             conv_u8::conv(&Batch::ONE, &input, &weights, &table, &self.bias, y, outputs)
                 .expect("a convolution");

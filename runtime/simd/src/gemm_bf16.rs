@@ -167,7 +167,7 @@ impl Product<'_> {
     }
 }
 
-/// Returns the micro-kernels; panics if the machine has none.
+/// Returns the micro-kernels; panics on a machine without them.
 fn kernels() -> &'static MicroKernels {
     let kernels = bf16_kernels();
     assert!(kernels.is_some(), "this machine has no products of bf16");
@@ -210,14 +210,14 @@ impl Rows<'_> {
     }
 }
 
-/// A writer of the 16-bit halves of words, in order.
+/// A writer of pairs of 16-bit values, each pair in one word, in order.
 struct HalfWords<'a> {
     to: &'a mut [u32],
     len: usize,
 }
 
 impl HalfWords<'_> {
-    /// Returns the halves that are not written yet.
+    /// Returns the 16-bit values that are not written yet.
     fn unwritten(&mut self) -> &mut [u16] {
         // SAFETY: each word of `to` is two 16-bit values. Any bits are valid, and words have a larger alignment.
         let rounded_pair = unsafe {

@@ -46,7 +46,7 @@ mod simd;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
-    reason = "takes on the features of its caller; the halves of one table are loaded together"
+    reason = "takes on the features of its caller; both parts of one table are loaded together"
 )]
 #[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "as its neighbours"))]
 mod tables;

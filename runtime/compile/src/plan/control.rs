@@ -200,11 +200,8 @@ impl Lowering<'_> {
             let source = self.read(value)?;
             let is_unchanged =
                 states.get(index).is_some_and(|state| state.window() == source.window());
-            sources.push(if is_unchanged {
-                None
-            } else {
-                Some(self.distinct(value, source, &states)?)
-            });
+            let copied = |plan: &mut Self| plan.distinct(value, source, &states).map(Some);
+            sources.push(if is_unchanged { None } else { copied(self)? });
         }
         let mut counted = Vec::new();
         for ((&row, &value), along) in rows.iter().zip(stacked).zip(stacks) {
@@ -222,8 +219,7 @@ impl Lowering<'_> {
             self.push(index, bound, kernel, vec![row, number.clone()], vec![whole]);
             counted.push((value, stack));
         }
-        let since = self.lowered.renewals.len();
-        let until = self.lowered.steps.len();
+        let (since, until) = (self.lowered.renewals.len(), self.lowered.steps.len());
         for ((&value, source), state) in next.iter().zip(sources).zip(&states) {
             let Some((source, copy_of)) = source else { continue };
             let step = self.lowered.steps.len();

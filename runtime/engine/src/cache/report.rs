@@ -145,14 +145,6 @@ pub struct CacheReport {
 }
 
 impl CacheReport {
-    /// Returns the reason why the folder is neither read nor written, if it is not used.
-    pub fn unused(&self) -> Option<&str> {
-        match &self.outcome {
-            CacheOutcome::NotUsed(reason) => Some(reason),
-            _ => None,
-        }
-    }
-
     /// Returns warnings for the user.
     pub fn notices(&self) -> impl Iterator<Item = String> {
         let path = self.path.display();

@@ -242,7 +242,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Reads an input. Inputs of the main graph have a type; inputs of subgraphs may have none.
+    /// Reads an input. Inputs of the main graph have a type; inputs of subgraphs need no type.
     fn input(&mut self, line: &mut Cursor<'_>) -> Result<(), Expected> {
         let (name, id);
         if self.depth == 0 {

@@ -1,4 +1,4 @@
-//! Operators whose output shape depends on values of an input that is read in the run. The node's parameters `least`
+//! Operators whose output shape is computed from the elements of an input during the run. The node's parameters `least`
 //! and `most` bound each extent, so that memory is planned before the run.
 
 use udo_api::{DType, Dim, Error, ExecError, Inputs, MAX_RANK, Node, Param, Shape, Status};

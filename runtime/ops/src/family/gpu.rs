@@ -234,7 +234,7 @@ impl StridedAccess {
 
     /// Returns the extents, then the start and strides of each tensor.
     pub(crate) fn args(&self) -> Result<Vec<GpuArg>, Error> {
-        // The number of positions must fit an `int` too, but is no argument.
+        // The number of positions must fit an `int` too, but is not passed.
         let mut args = ints(self.dims.iter().copied().chain([self.len()]))?;
         args.pop();
         for steps in &self.tensors {

@@ -83,7 +83,7 @@ impl Product<'_, u8> {
         block: Block,
         row_sums: &[i32; BLOCK_ROWS],
         output: &mut Output<'_>,
-        output_start: usize,
+        start: usize,
         stride: usize,
     ) {
         let Block { row, rows, vector, vectors } = block;
@@ -94,7 +94,7 @@ impl Product<'_, u8> {
         let next = panel.following.as_ptr();
         let prefetch_lines = prefetch_lines.min(panel.following.len() / LINE);
         let steps = self.depth.taps * self.depth.channels.div_ceil(4);
-        let output_start = output_start + vector * LANES;
+        let start = start + vector * LANES;
         let mut sums = Accumulators::new();
         let is_u16 = matches!(output, Output::U16 { .. });
         let kernels = if is_u16 { self.kernels.small() } else { self.pick(rows) };
@@ -108,15 +108,15 @@ impl Product<'_, u8> {
             } else {
                 (height, tiles - index)
             };
-            let reads_whole_groups =
+            let is_whole =
                 !is_u16 && self.can_read_whole_groups(row + rows_done, tiles_left * height);
-            let count = if reads_whole_groups { tiles_left } else { 1 };
-            let (groups, tail) =
-                if reads_whole_groups || self.can_read_whole_groups(row + rows_done, height) {
-                    (self.depth.channels.div_ceil(4), 0)
-                } else {
-                    (self.depth.channels / 4, self.depth.channels % 4)
-                };
+            let count = if is_whole { tiles_left } else { 1 };
+            let (groups, tail) = if is_whole || self.can_read_whole_groups(row + rows_done, height)
+            {
+                (self.depth.channels.div_ceil(4), 0)
+            } else {
+                (self.depth.channels / 4, self.depth.channels % 4)
+            };
             let (a, stride_a, table, padding) = self.row_data(row + rows_done);
             let prefetched = (index * steps).min(prefetch_lines) * LINE;
             let tile = Tile {
@@ -135,27 +135,27 @@ impl Product<'_, u8> {
                 prefetch_end: next.wrapping_add(prefetch_lines * LINE),
                 row_sums: row_sums[rows_done..].as_ptr(),
             };
-            let output_start = output_start + rows_done * stride;
+            let start = start + rows_done * stride;
             let (to, to_stride) = match output {
-                Output::I32(to) => (Out::I32(to[output_start..].as_mut_ptr()), stride),
+                Output::I32(to) => (Out::I32(to[start..].as_mut_ptr()), stride),
                 Output::F32 { to, activation, .. } => {
-                    (Out::F32(to[output_start..].as_mut_ptr(), *activation), stride)
+                    (Out::F32(to[start..].as_mut_ptr(), *activation), stride)
                 }
                 Output::U8 { to, zero_point, .. } => {
-                    (Out::U8(to[output_start..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
+                    (Out::U8(to[start..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
                 }
                 Output::I8 { to, zero_point, .. } => {
                     let zero = i16::from(*zero_point) + 128;
-                    (Out::U8(to[output_start..].as_mut_ptr().cast(), zero, 128), stride)
+                    (Out::U8(to[start..].as_mut_ptr().cast(), zero, 128), stride)
                 }
                 Output::U16 { .. } => (Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR),
             };
             // SAFETY: the tile's rows are inside `data` (or its table refers to pixels inside it),
-            // its columns inside `packed`; the slice `to` from `output_start` on was cut to its rows and
+            // its columns inside `packed`; the slice `to` from `start` on was cut to its rows and
             // columns, `to_stride` apart.
             unsafe { (kernels.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
-                let (sums, to) = (&sums.0[..height], &mut to[output_start..]);
+                let (sums, to) = (&sums.0[..height], &mut to[start..]);
                 requant::finish_u16(sums, &columns, to, stride, *zero_point);
             }
             rows_done += count * height;

@@ -137,11 +137,8 @@ impl Case {
                 let bits: Vec<u32> = output.slice().iter().map(|v| canonical(*v)).collect();
                 assert_rows(&bits, n, stride, 7f32.to_bits(), &label, |i| {
                     let value = sums[i] as f32 * scale(i) + 0.25;
-                    canonical(if activation == Activation::Relu && value < 0.0 {
-                        0.0
-                    } else {
-                        value
-                    })
+                    let is_cut = activation == Activation::Relu && value < 0.0;
+                    canonical(if is_cut { 0.0 } else { value })
                 });
             }
 

@@ -91,32 +91,31 @@ impl LayerNorm<'_> {
         let rows = x.len() / cols;
         let zero = simd.splat(0.0);
         let (mut scales, mut biases) = ([zero; N], [zero; N]);
-        let len_of_vector = |n: usize| if n + 1 < N { S::LANES } else { last };
+        let count = |n: usize| if n + 1 < N { S::LANES } else { last };
         let mut n = 0;
         while n < N {
             let i = n * S::LANES;
             // SAFETY: `count(n)` elements from `i` on are within `scale`.
-            scales[n] = unsafe { load_tail(simd, scale.as_ptr().add(i), len_of_vector(n), zero) };
+            scales[n] = unsafe { load_tail(simd, scale.as_ptr().add(i), count(n), zero) };
             if !bias.is_empty() {
                 // SAFETY: `bias` is as long as `scale`.
-                biases[n] =
-                    unsafe { load_tail(simd, bias.as_ptr().add(i), len_of_vector(n), zero) };
+                biases[n] = unsafe { load_tail(simd, bias.as_ptr().add(i), count(n), zero) };
             }
             n += 1;
         }
         // Fewer than four rows are processed one by one, as four copies of the same row.
-        let (rows_per_chunk, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
-        for (x, y) in x.chunks(rows_per_chunk * cols).zip(y.chunks_mut(rows_per_chunk * cols)) {
+        let (chunk_rows, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
+        for (x, y) in x.chunks(chunk_rows * cols).zip(y.chunks_mut(chunk_rows * cols)) {
             let (from, to) = (x.as_ptr(), y.as_mut_ptr());
             // The last group overlaps the previous one. The first two steps and the last two repeat a group in some
             // stages, and rewrite the same output.
-            let start = |group: usize| (group * 4).min(rows_per_chunk.saturating_sub(4)) * cols;
+            let start = |group: usize| (group * 4).min(chunk_rows.saturating_sub(4)) * cols;
             let mut deviations = [[zero; N]; 4];
             let (mut means, mut stats) =
                 ([zero; 4], Stats { factors: [zero; 4], shifts: [zero; 4] });
             let mut step = 0;
-            while step < rows_per_chunk.div_ceil(4) + 2 {
-                let mut accumulators = [[zero; 4]; 3];
+            while step < chunk_rows.div_ceil(4) + 2 {
+                let mut acc = [[zero; 4]; 3];
                 let mut r = 0;
                 while r < 4 {
                     let offset = start(step.saturating_sub(2)) + r * pitch;
@@ -125,7 +124,7 @@ impl LayerNorm<'_> {
                         let y = simd.fma(deviations[r][n], stats.factors[r], stats.shifts[r]);
                         let y = simd.fma(y, scales[n], biases[n]);
                         // SAFETY: `count(n)` elements of a row of `y`.
-                        unsafe { store(simd, to.add(offset + n * S::LANES), len_of_vector(n), y) }
+                        unsafe { store(simd, to.add(offset + n * S::LANES), count(n), y) }
                         n += 1;
                     }
                     let offset = start(step.saturating_sub(1)) + r * pitch;
@@ -133,13 +132,10 @@ impl LayerNorm<'_> {
                     while n < N {
                         let from = from.wrapping_add(offset + n * S::LANES);
                         // SAFETY: `count(n)` elements of a row of `x`.
-                        let d = simd.sub(
-                            unsafe { load_tail(simd, from, len_of_vector(n), means[r]) },
-                            means[r],
-                        );
-                        accumulators[1][r] =
-                            if n == 0 { d } else { simd.add(accumulators[1][r], d) };
-                        accumulators[2][r] = simd.fma(d, d, accumulators[2][r]);
+                        let d = simd
+                            .sub(unsafe { load_tail(simd, from, count(n), means[r]) }, means[r]);
+                        acc[1][r] = if n == 0 { d } else { simd.add(acc[1][r], d) };
+                        acc[2][r] = simd.fma(d, d, acc[2][r]);
                         deviations[r][n] = d;
                         n += 1;
                     }
@@ -152,14 +148,13 @@ impl LayerNorm<'_> {
                     while n < N {
                         let from = from.wrapping_add(offset + n * S::LANES);
                         // SAFETY: `count(n)` elements of a row of `x`.
-                        let x = unsafe { load_tail(simd, from, len_of_vector(n), zero) };
-                        accumulators[0][r] =
-                            if n == 0 { x } else { simd.add(accumulators[0][r], x) };
+                        let x = unsafe { load_tail(simd, from, count(n), zero) };
+                        acc[0][r] = if n == 0 { x } else { simd.add(acc[0][r], x) };
                         n += 1;
                     }
                     r += 1;
                 }
-                let [sums, deviations, squares] = accumulators;
+                let [sums, deviations, squares] = acc;
                 stats =
                     Stats::new(simd, simd.sums4(deviations), simd.sums4(squares), cols, epsilon);
                 means = means_of(simd, simd.sums4(sums), cols);

@@ -26,7 +26,7 @@ fn window(
         "VALID" => return Ok(Window { kernel, strides, dilations, pads: [0; 4] }),
         _ => return Ok(Window { kernel, strides, dilations, pads: explicit_pads()? }),
     };
-    // SAME pads split the padding in halves; an odd element goes to the end (UPPER) or to the beginning (LOWER).
+    // SAME pads divide the padding by two; an odd element goes to the end (UPPER) or to the beginning (LOWER).
     let pads_along = |axis: usize| {
         let (kernel, stride) = (kernel.get(axis)?, strides.get(axis)?);
         let dilated = kernel.checked_sub(1)?.checked_mul(*dilations.get(axis)?)?.checked_add(1)?;

@@ -1,4 +1,4 @@
-//! The operations on a node that upgrades are made of: take attributes, set inputs, and add nodes before and after it.
+//! The operations on a node that upgrades are made of: take attributes, set inputs, and add a producer or a consumer.
 
 use udo_api::{DType, Shape, TensorDesc};
 

@@ -87,7 +87,7 @@ impl Default for Lock {
 
 impl Lock {
     /// Returns the path of the lock file of a project: `udo.lock` in `folder` or in the nearest folder above it, as for
-    /// `Cargo.lock`. `None` if there is none.
+    /// `Cargo.lock`. `None` without one.
     pub fn find(folder: &Path) -> Option<PathBuf> {
         folder.ancestors().map(|folder| folder.join(LOCK_FILE)).find(|path| path.is_file())
     }

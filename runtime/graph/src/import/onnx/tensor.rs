@@ -14,7 +14,7 @@ use crate::memory::{Tensor, TensorStorage};
 
 /// Returns the element type with this code, or an error that names the type as ONNX does.
 pub(super) fn dtype_of_code(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
-    // The names of codes from 8 on in `TensorProto.DataType` of onnx.proto. Supported types are left empty.
+    // The names of types from 8 on in `TensorProto.DataType` of onnx.proto. Supported types are left empty.
     const FIRST: i32 = 8;
     const NAMES: [&str; 19] = [
         "string",

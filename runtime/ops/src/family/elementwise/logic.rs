@@ -120,7 +120,7 @@ impl<L: Logic> LogicKernel<L> {
         Some(_) => &[Self::CPU, Self::GPU],
         None => &[Self::CPU],
     };
-    /// The GPU kernel; if there is none, the CPU kernel as an unused placeholder.
+    /// The GPU kernel; without one, the CPU kernel as an unused placeholder.
     const GPU: KernelDef = match L::GPU {
         Some(gpu) => gpu,
         None => Self::CPU,

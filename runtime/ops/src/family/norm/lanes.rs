@@ -55,7 +55,7 @@ impl<N: LaneNorm> Described<N> {
         Some(_) => &[Self::CPU, Self::GPU],
         None => &[Self::CPU],
     };
-    /// The GPU kernel; if there is none, the CPU kernel as an unused placeholder.
+    /// The GPU kernel; without one, the CPU kernel as an unused placeholder.
     const GPU: KernelDef = match N::GPU {
         Some(gpu) => gpu,
         None => Self::CPU,
