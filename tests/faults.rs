@@ -431,6 +431,20 @@ fn a_package_that_is_named_twice_is_contained_in_any_order_and_spelling() {
 }
 
 #[test]
+fn the_command_refuses_a_package_that_is_both_contained_and_not() {
+    let package = package();
+    let dist = package.join("dist");
+    let [package, dist] = [&package, &dist].map(|path| path.to_str().unwrap());
+    let other = if Path::new(dist).is_dir() { dist } else { package };
+    let dir = desk("none");
+    let args = ["run", "m.graph", "--package", package, "--contain", other, "--input", "x=x.raw"];
+    let (code, out, errors) = udo(&dir, &args);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{errors}");
+    assert!(errors.contains("is given with --package and with --contain"), "{errors}");
+    assert!(errors.contains("help: leave out --package"), "{errors}");
+}
+
+#[test]
 fn a_worker_that_is_not_there_is_told() {
     let nowhere = Containment::default().worker("/nowhere/udo-worker");
     let error = Runtime::builder().contained(package(), nowhere).build().unwrap_err();

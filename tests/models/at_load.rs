@@ -51,7 +51,7 @@ fn runs_report_the_cost_of_quantizing_once() {
     ] {
         let (out, errors) = on_dsp(&dir, args);
         let said = if args[0] == "explain" { &out } else { &errors };
-        assert_eq!(said.matches("it was quantized at load, in ").count(), 1, "{args:?}: {said}");
+        assert_eq!(said.matches("quantized at load for ").count(), 1, "{args:?}: {said}");
         assert!(said.contains(of), "{args:?}: {said}");
     }
     let (_, errors) = ok(&dir, one);

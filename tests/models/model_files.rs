@@ -1,6 +1,9 @@
 //! Model files from the command line: made, looked into, put together, and run as the models that they were made of.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -594,4 +597,47 @@ fn images_need_extents_that_their_format_can_have() {
     assert!(info.contains("x [1,1,12,4]") && info.contains("x [1,1,24,4]"), "{info}");
     write_npy(&dir, "large.npy", &[1, 1, 24, 4]);
     good(&dir, &["run", "m.udm", "--input", "x=large.npy"]);
+}
+
+/// Returns whether a process has mapped the file at `path`.
+#[cfg(target_os = "linux")]
+fn has_mapped(pid: u32, path: &Path) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines().any(|line| line.ends_with(path.to_str().unwrap()))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_model_file_that_is_truncated_during_runs_ends_them_with_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let weights = vec!["1"; 512 * 1024].join(",");
+    let text = format!(
+        "graph net\n  input x: f32[1,1024]\n  constant w: f32[512,1024]{{{weights}}}\n  y = Add@14(x, w)\n  output y\n"
+    );
+    fs::write(dir.path().join("net.graph"), text).unwrap();
+    good(&dir, &["convert", "net.graph", "-o", "net.udm"]);
+    let file = dir.path().canonicalize().unwrap().join("net.udm");
+    let bench = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_udo"));
+        command.args(["bench", "net.udm", "--iterations"]).args(flags).current_dir(&dir);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = bench(&["1000000"]);
+    while !has_mapped(child.id(), &file) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it mapped the file");
+        thread::yield_now();
+    }
+    File::options().write(true).open(&file).unwrap().set_len(0).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    // If the file was truncated before the first run, the importer reports it.
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.starts_with("error: ") && errors.contains("trunca"), "{errors}");
+
+    // Copied weights do not change with the file.
+    good(&dir, &["convert", "net.graph", "-o", "net.udm"]);
+    let child = bench(&["1", "--copy-weights"]);
+    let pid = child.id();
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success() && !has_mapped(pid, &file));
 }

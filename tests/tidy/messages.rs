@@ -37,6 +37,17 @@ fn messages_are_those_that_were_reviewed() {
     );
 }
 
+/// The longest message of one line. Help and examples have several.
+const MAX_LINE: usize = 160;
+
+#[test]
+fn messages_of_one_line_fit_in_160_characters() {
+    let all = templates(rust_files());
+    let long = all.lines().map(str::trim).filter(|line| !line.contains("\\n"));
+    let long: Vec<&str> = long.filter(|line| line.chars().count() > MAX_LINE).collect();
+    assert!(long.is_empty(), "shorten these messages:\n{}", long.join("\n"));
+}
+
 /// The messages of these files, below the path of each.
 fn templates(files: impl Iterator<Item = &'static File>) -> String {
     let mut text = String::new();

@@ -180,7 +180,16 @@ fn functions(
         for file in files.iter().filter(is_own) {
             let code = by_hand(&file.text);
             let mut of: Option<String> = None;
+            // Former names are in no documentation.
+            let mut is_hidden = false;
             for line in code.lines() {
+                if line.trim_start().starts_with('#') {
+                    is_hidden |= line.contains("doc(hidden)");
+                    continue;
+                }
+                if std::mem::take(&mut is_hidden) {
+                    continue;
+                }
                 if line.starts_with("impl") {
                     of = inherent(line);
                 } else if line == "}" {
@@ -243,7 +252,7 @@ fn reachable_items_are_counted_once() {
         // `T` is another type than that of the first crate.
         file(
             "c/src/lib.rs",
-            "pub struct C;\nimpl C {\n    pub fn m() {}\n}\nimpl T {\n    pub fn n() {}\n}\n",
+            "pub struct C;\nimpl C {\n    pub fn m() {}\n    #[doc(hidden)]\n    pub fn former_m() {}\n}\nimpl T {\n    pub fn n() {}\n}\n",
         ),
     ];
     let folders = [("udo_a", "a/"), ("udo_b", "b/"), ("udo_c", "c/")];

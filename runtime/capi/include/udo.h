@@ -145,7 +145,7 @@
 // A bool: one byte, 0 or 1.
 #define UDO_DTYPE_BOOL 13
 
-// The model has no cache.
+// The model has no cache, or another user may write its folder, so that it is not used.
 #define UDO_CACHE_NONE 0
 
 // The cache had no file for the model.

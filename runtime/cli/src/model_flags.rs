@@ -113,6 +113,12 @@ pub(crate) struct ModelFlags {
     /// `udo explain` shows which steps use it.
     #[arg(long, value_name = "TYPE", value_enum, default_value = "none")]
     pub(crate) fast_math: FastMathFlag,
+    /// Read the model's files into memory instead of mapping them
+    ///
+    /// By default, weights are used where they are in the mapped file. If another process truncates
+    /// the file during a run, the command ends with an error. Copied weights are not affected.
+    #[arg(long)]
+    pub(crate) copy_weights: bool,
     /// Cache prepacked weights in this folder
     ///
     /// Kernels rearrange (prepack) constants when a model is loaded. With a cache, later loads read
@@ -319,7 +325,9 @@ impl ModelFlags {
     pub(crate) fn load_options(&self) -> LoadOptions {
         let version = self.cache_version;
         let cache = self.cache.as_ref().map(|dir| CacheOptions { dir: dir.clone(), version });
-        LoadOptions { compile: self.options(), cache, ..LoadOptions::default() }
+        let reading = if self.copy_weights { Reading::Copied } else { Reading::Mapped };
+        let import = ImportOptions { reading, ..ImportOptions::default() };
+        LoadOptions { import, compile: self.options(), cache, ..LoadOptions::default() }
     }
 
     /// The graph of the model as its file has it: of a network with several stages, that of the one asked for, or of the first.

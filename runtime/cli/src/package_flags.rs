@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use udo_engine::exit_guard;
-use udo_engine::package::{LOCK_FILE, Lock};
+use udo_engine::package::{Build, LOCK_FILE, Lock};
 use udo_runtime::package::{Containment, OpenError, Trust};
 use udo_runtime::{Builder, LoadError, Runtime};
 
-use crate::output::{Failure, note};
+use crate::output::{Failure, Outcome, note};
 
 /// The packages of a command.
 #[derive(Args, Clone, Debug, Default)]
@@ -76,6 +76,7 @@ impl PackageFlags {
     /// The same with what else a runtime is to have.
     pub(crate) fn open_with(&self, builder: Builder) -> Result<Runtime, Failure> {
         self.watch()?;
+        self.refuse_both()?;
         let containment = self
             .timeout
             .map_or_else(Containment::default, |timeout| Containment::default().timeout(timeout));
@@ -90,6 +91,31 @@ impl PackageFlags {
             LoadError::Package(error) => open_failure(error),
             error => Failure::new(error),
         })
+    }
+
+    /// Refuses a package that is both to be contained and not.
+    fn refuse_both(&self) -> Outcome {
+        // Packages that cannot be located are refused when they are opened.
+        let builds = |paths: &[PathBuf]| -> Vec<Build> {
+            paths.iter().filter_map(|path| Build::locate(path).ok()).collect()
+        };
+        if self.paths.is_empty() || self.contained.is_empty() {
+            return Ok(());
+        }
+        let contained = builds(&self.contained);
+        for path in &self.paths {
+            if builds(std::slice::from_ref(path))
+                .iter()
+                .any(|build| contained.iter().any(|other| build.is_same(other)))
+            {
+                let path = path.display();
+                return Err(Failure::new(format!(
+                    "package {path} is given with --package and with --contain"
+                ))
+                .help("leave out --package to run its code in a worker process"));
+            }
+        }
+        Ok(())
     }
 
     /// Has the program end where a package hangs that is not contained.

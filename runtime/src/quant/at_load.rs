@@ -40,7 +40,7 @@ pub(crate) fn at_load(
     graph: &Graph,
     resources: &Resources,
     options: &CompileOptions,
-) -> Result<Option<(Graph, String)>, QuantError> {
+) -> Result<Option<(Graph, Vec<String>)>, QuantError> {
     let cores = &options.place.cores;
     let core = first_core(&options.place);
     if options.keep_types {
@@ -55,10 +55,9 @@ pub(crate) fn at_load(
     match quantized(graph, core, resources, options) {
         Err(error) if has_numbers(options) && is_of_runs(&error) => {
             let notice = format!(
-                "the model is a float model and {core} stores quantized values, and quantizing it at load fails: {error}; so it is computed in \
-                 floating point, which {core} does not support"
+                "the float model was not quantized for {core}, which does not support floating point: {error}"
             );
-            Ok(Some((with_outputs(graph, options)?, notice)))
+            Ok(Some((with_outputs(graph, options)?, vec![notice])))
         }
         made => made,
     }
@@ -97,17 +96,17 @@ fn dequantized(
     graph: &Graph,
     core: Core,
     options: &CompileOptions,
-) -> Result<(Graph, String), QuantError> {
+) -> Result<(Graph, Vec<String>), QuantError> {
     let start = Instant::now();
     let made = dequantize(&with_outputs(graph, options)?)?;
     let [before, after] = [constant_bytes(graph), constant_bytes(&made.graph)];
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let Dequantized { graph, values, constants } = made;
     let notice = format!(
-        "the model is quantized and {core} computes in floating point, so it was dequantized at load, in {ms:.0} ms: {values} values, which \
-         are clipped and rounded like the quantized ones, and {constants} constants; {after} bytes of constants, before {before}"
+        "the quantized model was dequantized at load for {core} in {ms:.0} ms: {values} values and {constants} constants, \
+         {after} bytes instead of {before}"
     );
-    Ok((graph, notice))
+    Ok((graph, vec![notice]))
 }
 
 fn quantized(
@@ -115,7 +114,7 @@ fn quantized(
     core: Core,
     resources: &Resources,
     options: &CompileOptions,
-) -> Result<Option<(Graph, String)>, QuantError> {
+) -> Result<Option<(Graph, Vec<String>)>, QuantError> {
     let start = Instant::now();
     let Some(sets) = sets(graph, options)? else { return Ok(None) };
     let source = with_outputs(graph, options)?;
@@ -137,9 +136,8 @@ fn quantized(
         calibration.add(set)?;
     }
     let quantized = prepared.finish(&calibration)?;
-    let bytes = [constant_bytes(graph), constant_bytes(&quantized.graph)];
-    let notice = notice(core, &quantized, bytes, (start.elapsed(), options, sets.len()));
-    Ok(Some((quantized.graph, notice)))
+    let notice = notice(core, &quantized, (start.elapsed(), options, sets.len()));
+    Ok(Some((quantized.graph, vec![notice, ONCE.to_owned()])))
 }
 
 /// Returns the options for runs of the float model.
@@ -190,25 +188,24 @@ fn constant_bytes(graph: &Graph) -> usize {
     of.sum()
 }
 
+/// The remedy for the time that quantizing takes at each load.
+const ONCE: &str = "`udo quantize MODEL --per-channel --store-all --calibration DATA -o quantized.udm` quantizes it once for all loads";
+
 fn notice(
     core: Core,
     quantized: &Quantized,
-    [before, after]: [usize; 2],
     (took, options, runs): (Duration, &CompileOptions, usize),
 ) -> String {
     let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
     let [values, weights, biases] = [Kind::Activation, Kind::Weights, Kind::Bias].map(count);
     let of = match &options.range_source {
         RangeSource::Inputs(sets) if !sets.is_empty() => "given inputs",
-        RangeSource::Inputs(_) | RangeSource::Random(_) | RangeSource::Nothing => {
-            "random inputs, which may differ from those of real ones"
-        }
+        RangeSource::Inputs(_) | RangeSource::Random(_) | RangeSource::Nothing => "random inputs",
     };
     let ms = took.as_secs_f64() * 1e3;
     let sets = if runs == 1 { "1 set".to_owned() } else { format!("{runs} sets") };
     format!(
-        "the model is a float model and {core} stores quantized values, so it was quantized at load, in {ms:.0} ms: {values} values, {weights} weights \
-         and {biases} biases, {after} bytes of constants, before {before}; ranges are of {sets} of {of}. \
-         `udo quantize MODEL --per-channel --store-all --calibration DATA -o quantized.udm` does that once for all loads"
+        "float model, quantized at load for {core} in {ms:.0} ms: {values} values, {weights} weights and {biases} biases, ranges \
+         of {sets} of {of}"
     )
 }

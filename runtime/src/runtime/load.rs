@@ -332,11 +332,11 @@ impl Runtime {
         if options.place.aip && !quant::has_encodings(&graph) {
             return Err(CompileError::from(HtaError::Numbers).into());
         }
-        let mut notice = None;
-        if let Some((made, said)) = quant::at_load(&graph, &self.resources, &options)? {
+        let mut notices = Vec::new();
+        if let Some(converted) = quant::at_load(&graph, &self.resources, &options)? {
             // The outputs have been added to the graph.
             options.more_outputs.clear();
-            (graph, notice) = (made, Some(said));
+            (graph, notices) = converted;
         }
         let budget = &shared.budget;
         // Another stage of the model may have run out of memory before.
@@ -351,7 +351,7 @@ impl Runtime {
                 reason.into()
             }
         })?;
-        if let Some(notice) = notice {
+        for notice in notices.into_iter().rev() {
             stage.note(notice);
         }
         Ok(stage)

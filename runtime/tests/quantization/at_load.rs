@@ -189,9 +189,9 @@ fn the_cost_of_quantizing_and_its_remedy_are_reported_once() {
     let model = compile(network(), &[Core::DSP_V68], random(3)).unwrap();
     let said = notices(&model);
     for wanted in [
-        "it was quantized at load, in ",
+        "quantized at load for ",
         " values, 3 weights and 2 biases, ",
-        "ranges are of 3 sets of random inputs",
+        "ranges of 3 sets of random inputs",
         "`udo quantize MODEL --per-channel --store-all --calibration DATA -o quantized.udm`",
     ] {
         assert_eq!(said.matches(wanted).count(), 1, "{wanted}: {said}");

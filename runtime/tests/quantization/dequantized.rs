@@ -59,7 +59,7 @@ fn steps_are_on_the_gpu(model: &Model) {
         "an input and an output cross"
     );
     let said = report.notices.join("\n");
-    assert_eq!(said.matches("so it was dequantized at load, in ").count(), 1, "{said}");
+    assert_eq!(said.matches("was dequantized at load for ").count(), 1, "{said}");
 }
 
 /// Scale and zero point of a value.

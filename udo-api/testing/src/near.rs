@@ -37,8 +37,8 @@ pub fn assert_near_varied<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tole
     let constant = passing_constant(wanted, tolerance);
     assert!(
         constant.is_none(),
-        "the constant {} is within {tolerance} of all {} expected numbers, so this comparison shows little: choose inputs \
-         whose results vary, or give the reason to assert_near_constant",
+        "the constant {} is within {tolerance} of all {} expected numbers: choose inputs whose results vary, or call \
+         assert_near_constant",
         constant.unwrap_or_default(),
         wanted.len()
     );

@@ -268,8 +268,7 @@ impl<'a> Compiling<'a> {
                 format!(", which node {:?} ({}, id {}) makes,", node.name, node.op, node.origin)
             });
             let why = format!(
-                "value {name:?}{producer_text} is {desc} at its end, and the HTA reads and makes u8 of fixed extents; move the end to where values \
-                 are stored: nodes up to the one that quantizes them belong together"
+                "value {name:?}{producer_text} is {desc} at the end of the part, expected u8 of a fixed shape; include the node that quantizes it"
             );
             let ids = producer.map_or_else(|| ids.clone(), |node| node.origin.clone());
             Err(Refused { why, ids })

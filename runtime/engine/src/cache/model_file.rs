@@ -255,7 +255,10 @@ fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, StoredError> {
 /// Refuses a folder that does not exist or that another user may write: the graph itself would come from it.
 fn refuse_unsafe(dir: &Path) -> Result<(), CacheError> {
     match check_folder(dir)? {
-        Some(reason) => Err(CacheError::Unsafe { reason }),
+        Some(_) => {
+            let reason = "other users may write it".to_owned();
+            Err(CacheError::NoFolder { dir: dir.to_owned(), reason })
+        }
         None => Ok(()),
     }
 }

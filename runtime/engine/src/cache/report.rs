@@ -28,12 +28,6 @@ pub enum CacheError {
         /// The cause.
         reason: String,
     },
-    /// Another user may write the folder.
-    #[error("{reason}")]
-    Unsafe {
-        /// The folder, and who may write it.
-        reason: String,
-    },
     /// The file has a newer user-defined version.
     #[error(
         "cache file {} has version {found}, expected at most {expected}; use that version, or another folder",
@@ -97,7 +91,7 @@ pub enum CacheError {
 impl Coded for CacheError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::NoFolder { .. } | Self::Unsafe { .. } => ErrorCode::InvalidPath,
+            Self::NoFolder { .. } => ErrorCode::InvalidPath,
             Self::NoModel { .. } | Self::SeveralModels { .. } => ErrorCode::InvalidArgument,
             Self::Newer { .. } | Self::Older { .. } | Self::NotExportable => {
                 ErrorCode::InvalidState

@@ -4,7 +4,7 @@
 //! The handler prints one line and lets the signal end the process. If no function of a package runs, it restores the previous
 //! handler, which then receives the signal: for example that of Rust's standard library for stack overflows.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::OnceLock;
@@ -42,8 +42,8 @@ pub(super) fn install() -> io::Result<()> {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_signal as *const () as usize;
         // On the thread's signal stack: its own stack may be the one that overflowed.
-        action.sa_flags = libc::SA_ONSTACK;
-        // SAFETY: the handler calls nothing but `write`, `sigaction` and `raise`, and formats into memory of its own stack.
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
+        // SAFETY: the handler calls nothing but `write`, `sigaction`, `raise` and `_exit`, and formats into memory of its own stack.
         if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -52,7 +52,11 @@ pub(super) fn install() -> io::Result<()> {
 }
 
 /// Runs on the faulting thread.
-extern "C" fn on_signal(signal: c_int) {
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: with `SA_SIGINFO` the system passes the description of the signal.
+    if signal == libc::SIGBUS && unsafe { (*info).si_code } == BUS_ADRERR {
+        end_for_truncated_file();
+    }
     let at = SIGNALS.iter().position(|(known, _)| *known == signal);
     let what = at.and_then(|at| SIGNALS.get(at)).map_or("was ended by a signal", |(_, what)| what);
     let is_of_package = say(what);
@@ -70,6 +74,22 @@ extern "C" fn on_signal(signal: c_int) {
             unsafe { libc::raise(signal) };
         }
     }
+}
+
+/// The code of SIGBUS for an address that is mapped, but has no memory behind it: the file has become shorter (sigaction(2)).
+const BUS_ADRERR: c_int = 2;
+
+/// Reports that another process has truncated a file that is mapped here, as the weights of models are, and ends this one.
+fn end_for_truncated_file() {
+    let mut line = Line::default();
+    let _ = writeln!(
+        line,
+        "error: a mapped file, such as the weights of a model, was truncated while it was in use\n\
+         help: replace files instead of writing over them, or read them with --copy-weights"
+    );
+    line.print();
+    // SAFETY: no handler of the process runs, and it has no more work.
+    unsafe { libc::_exit(1) }
 }
 
 /// Reports and ends the process for an exception of another language that leaves a function of a package. Does nothing if no

@@ -111,12 +111,8 @@ impl Product<'_, u8> {
             let is_whole =
                 !is_u16 && self.can_read_whole_groups(row + rows_done, tiles_left * height);
             let count = if is_whole { tiles_left } else { 1 };
-            let (groups, tail) = if is_whole || self.can_read_whole_groups(row + rows_done, height)
-            {
-                (self.depth.channels.div_ceil(4), 0)
-            } else {
-                (self.depth.channels / 4, self.depth.channels % 4)
-            };
+            let (groups, tail) =
+                self.groups(is_whole || self.can_read_whole_groups(row + rows_done, height));
             let (a, stride_a, table, padding) = self.row_data(row + rows_done);
             let prefetched = (index * steps).min(prefetch_lines) * LINE;
             let tile = Tile {
@@ -161,6 +157,12 @@ impl Product<'_, u8> {
             rows_done += count * height;
             index += count;
         }
+    }
+
+    /// Returns the number of groups of four channels that are read as a whole, and of the channels after them.
+    fn groups(&self, reads_whole_groups: bool) -> (usize, usize) {
+        let channels = self.depth.channels;
+        if reads_whole_groups { (channels.div_ceil(4), 0) } else { (channels / 4, channels % 4) }
     }
 
     /// Returns the operands of a tile that starts at a row: values, stride, table and padding.

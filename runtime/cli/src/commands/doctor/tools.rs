@@ -50,8 +50,8 @@ const FINDINGS: &[(&str, Need, Look, &str)] = &[
         "OpenCL",
         Need::Sometimes,
         open_cl,
-        "GPU kernels are emulated on the CPU, and their OpenCL C is not run; install the GPU's driver, or an OpenCL device on the CPU: \
-         `apt-get install ocl-icd-libopencl1 pocl-opencl-icd` on Debian, `dnf install ocl-icd pocl` on Fedora",
+        "GPU kernels are emulated without it; install the GPU's driver, or PoCL: `apt-get install ocl-icd-libopencl1 pocl-opencl-icd`, \
+         or `dnf install ocl-icd pocl`",
     ),
     (
         "clang",
