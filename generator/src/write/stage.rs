@@ -110,7 +110,7 @@ impl Staged {
         undo.create_dirs(parent)?;
         let folder = udo_files::NewFolder::create(&dir).map_err(WriteError::io(&dir))?;
         for Write { path, contents, .. } in writes {
-            let temporary = folder.path().join(relative(&dir, &path)?);
+            let temporary = folder.temporary().join(relative(&dir, &path)?);
             let parent = temporary.parent().unwrap_or(&temporary);
             // Errors name the final path, which the user knows.
             fs::create_dir_all(parent)

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fmt,
+    fmt::{self, Write as _},
     fs::File,
     io::{self, Write},
     os::fd::AsFd,
@@ -203,7 +203,7 @@ fn printable_json(text: &str) -> String {
     for c in text.chars() {
         if is_control(c) && c != '\n' {
             // All of these characters are one UTF-16 unit.
-            plain.push_str(&format!("\\u{:04x}", u32::from(c)));
+            let _ = write!(plain, "\\u{:04x}", u32::from(c));
         } else {
             plain.push(c);
         }

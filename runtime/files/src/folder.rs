@@ -32,8 +32,8 @@ impl NewFolder {
         Ok(Self { temporary, path: path.to_owned(), lock, is_complete: false })
     }
 
-    /// Returns the temporary path, where files are to be created.
-    pub fn path(&self) -> &Path {
+    /// Returns the path of the folder until it is complete.
+    pub fn temporary(&self) -> &Path {
         &self.temporary
     }
 
@@ -82,6 +82,7 @@ fn remove_abandoned(path: &Path) {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unwrap_used, reason = "a folder that cannot be read fails the test")]
     fn count(folder: &Path) -> usize {
         fs::read_dir(folder).unwrap().count()
     }
@@ -91,7 +92,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("package");
         let new = NewFolder::create(&path).unwrap();
-        fs::write(new.path().join("file"), "text").unwrap();
+        fs::write(new.temporary().join("file"), "text").unwrap();
         assert!(!path.exists());
         new.complete().unwrap();
         assert_eq!(fs::read(path.join("file")).unwrap(), b"text");
@@ -120,7 +121,7 @@ mod tests {
         let used = NewFolder::create(&path).unwrap();
         assert!(!abandoned.exists());
         let other = NewFolder::create(&path).unwrap();
-        assert!(used.path().exists() && other.path().exists());
+        assert!(used.temporary().exists() && other.temporary().exists());
         drop(used);
         other.complete().unwrap();
         assert_eq!(count(parent.path()), 1);

@@ -144,6 +144,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::unwrap_used, reason = "a call that succeeds fails the test")]
     fn message<T: std::fmt::Debug>(result: io::Result<T>) -> String {
         result.unwrap_err().to_string()
     }

@@ -209,6 +209,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::unwrap_used, reason = "a folder that cannot be read fails the test")]
     fn entries(folder: &Path) -> Vec<String> {
         let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();

@@ -1,5 +1,4 @@
 //! An operator in the former names of the contract, as packages of authors have it.
-#![expect(clippy::unwrap_used, reason = "an encoding that cannot be made fails the test")]
 
 use std::any::TypeId;
 

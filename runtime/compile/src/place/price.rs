@@ -182,7 +182,7 @@ fn finalize_again(
     let finalized = exit_guard::with_record(&call, || finalize(entry.def, &node, machine));
     if let Ok(kernel) = finalized {
         exit_guard::with_record(&PackageCall { function: "free", ..call }, || {
-            placed.kernel = kernel
+            placed.kernel = kernel;
         });
     }
 }

@@ -414,7 +414,9 @@ mod tests {
                     assert!(!a.life.overlaps(b.life) || is_apart);
                 }
             }
-            worst = worst.max(layout.bytes as f64 / lower_bound(&blocks) as f64);
+            let [bytes, bound] =
+                [layout.bytes, lower_bound(&blocks)].map(|n| u32::try_from(n).unwrap());
+            worst = worst.max(f64::from(bytes) / f64::from(bound));
         }
         assert!(worst < 1.3, "{worst}");
     }

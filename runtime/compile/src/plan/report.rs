@@ -157,6 +157,7 @@ pub struct CoreMemory {
 }
 
 /// The part of a report that is known from the placement.
+#[expect(clippy::struct_field_names, reason = "the nodes are most of it")]
 pub(super) struct Nodes {
     notices: Vec<String>,
     nodes: Vec<NodeReport>,

@@ -207,12 +207,28 @@ fn want(binding: &Binding<'_>, node: &Node, value: ValueId, what: &str) -> Resol
     ResolveError::Wants(Want::new(node, op, reason, (Dependency::Elements, vec![value])))
 }
 
-/// Returns the position in a sequence of `len` tensors that input `port` states; `None` if the node omits the input.
+/// The valid positions of an operator.
+#[derive(Clone, Copy)]
+struct Positions {
+    /// The number of tensors, from which negative positions count.
+    len: usize,
+    /// The number of positions from 0 on.
+    count: usize,
+}
+
+impl Positions {
+    /// Returns the positions of the tensors of a sequence.
+    fn of_tensors(len: usize) -> Self {
+        Self { len, count: len }
+    }
+}
+
+/// Returns the position that input `port` states; `None` if the node omits the input.
 fn position(
     binding: &Binding<'_>,
     node: &Node,
     port: usize,
-    len: usize,
+    Positions { len, count }: Positions,
 ) -> Result<Option<usize>, ResolveError> {
     let Some(value) = node.input(port) else { return Ok(None) };
     let Some(position) = integers(&binding.graph, value) else {
@@ -224,12 +240,17 @@ fn position(
     };
     let signed = i64::try_from(len).unwrap_or(i64::MAX);
     let from_begin = if position < 0 { position.saturating_add(signed) } else { position };
-    match usize::try_from(from_begin).ok().filter(|index| *index < len) {
+    match usize::try_from(from_begin).ok().filter(|index| *index < count) {
         Some(index) => Ok(Some(index)),
-        None => Err(refuse(
-            node,
-            format!("its position is {position}, expected one of {} to {}", -signed, signed - 1),
-        )),
+        None if count == 0 => {
+            Err(refuse(node, "its sequence is empty, expected a tensor".to_owned()))
+        }
+        None => {
+            let last = count - 1;
+            let reason =
+                format!("its position is {position}, expected one from {} to {last}", -signed);
+            Err(refuse(node, reason))
+        }
     }
 }
 
@@ -264,12 +285,9 @@ fn construct(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, Resolv
 fn insert(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let mut items = sequence_at(binding, node, 0)?.to_vec();
     let new = tensor_at(binding, node, 1)?;
-    // A tensor may also be inserted after the last one.
-    let index = position(binding, node, 2, items.len() + 1);
-    let is_negative = node.input(2).and_then(|v| integers(&binding.graph, v));
-    let is_negative = is_negative.is_some_and(|list| list.first().is_some_and(|n| *n < 0));
-    let index = if is_negative { position(binding, node, 2, items.len()) } else { index };
-    let index = index?.unwrap_or(items.len());
+    // A tensor may also be inserted after the last one. Negative positions count from the last tensor.
+    let index = position(binding, node, 2, Positions { len: items.len(), count: items.len() + 1 })?;
+    let index = index.unwrap_or(items.len());
     if items.len() >= MAX_LEN {
         return Err(too_long(node));
     }
@@ -287,7 +305,7 @@ fn too_long(node: &Node) -> ResolveError {
 
 fn erase(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let mut items = sequence_at(binding, node, 0)?.to_vec();
-    let index = position(binding, node, 1, items.len())?;
+    let index = position(binding, node, 1, Positions::of_tensors(items.len()))?;
     let index = index.or(items.len().checked_sub(1));
     let Some(index) = index else {
         return Err(refuse(node, "its sequence is empty, expected a tensor to erase".to_owned()));
@@ -310,7 +328,7 @@ fn length(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveEr
 fn item(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let items = sequence_at(binding, node, 0)?.to_vec();
     let Some(output) = node.output(0) else { return Ok(Vec::new()) };
-    let index = position(binding, node, 1, items.len());
+    let index = position(binding, node, 1, Positions::of_tensors(items.len()));
     let index = match index {
         Err(ResolveError::Wants(_)) => match gathered_item(binding, node, (&items, output))? {
             Some(nodes) => return Ok(nodes),

@@ -55,7 +55,7 @@ fn is_tflite(bytes: &[u8]) -> bool {
     bytes.get(4..8) == Some(b"TFL3")
 }
 
-/// Whether bytes are a PyTorch file: a zip archive with `data.pkl` inside, or a bare pickle as releases before 1.6 wrote.
+/// Whether bytes are a `PyTorch` file: a zip archive with `data.pkl` inside, or a bare pickle as releases before 1.6 wrote.
 fn is_pytorch(bytes: &[u8]) -> bool {
     // A pickle of protocol 2 that starts with PyTorch's magic number, 0x1950a86a20f9469cfc6c.
     const PICKLED: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";

@@ -190,6 +190,10 @@ fn sized_window(
 
 /// The channels of a layer with weights.
 #[derive(Clone, Copy)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the input channels are what the instructions call channels"
+)]
 struct Channels {
     /// Whether the layer is depthwise.
     depthwise: bool,

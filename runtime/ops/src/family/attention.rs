@@ -1,5 +1,5 @@
 //! Attention: `softmax(scale Q K^T + mask) V` for every head. f32, f16 and bf16 are computed in tiles of queries and
-//! keys, so the score matrix is never stored as a whole (as in FlashAttention, arXiv 2205.14135); f64 by the
+//! keys, so the score matrix is never stored as a whole (as in `FlashAttention`, arXiv 2205.14135); f64 by the
 //! definition.
 
 mod arguments;

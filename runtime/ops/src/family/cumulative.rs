@@ -1,4 +1,4 @@
-//! Cumulative operations along an axis: CumSum and CumProd.
+//! Cumulative operations along an axis: `CumSum` and `CumProd`.
 
 use std::marker::PhantomData;
 

@@ -264,7 +264,7 @@ pub(crate) struct Finish(Fused);
 
 /// The OpenCL function that a source calls for each result `x`: `at` is the output index, `channel` the bias index. NaN
 /// stays NaN. It needs the build options of [`Finish::options`], in which `FINISH_BY` is 0 for no activation, 1 for a
-/// clamp, 2 for SiLU and 3 for GELU.
+/// clamp, 2 for `SiLU` and 3 for GELU.
 pub(crate) const FINISH: &str = "
 float udo_finish(float x, __global const UDO_STORAGE *bias, const int channel,
     __global const UDO_STORAGE *residual, const int at, const float low, const float high) {

@@ -1,5 +1,5 @@
 //! Normalization: lane norms (along an axis, such as Softmax), row norms (over the last axes, such as
-//! LayerNormalization), group norms and channel norms.
+//! `LayerNormalization`), group norms and channel norms.
 
 mod channels;
 mod gpu;

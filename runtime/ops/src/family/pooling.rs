@@ -1,4 +1,4 @@
-//! Pooling: over windows of a channel (MaxPool, AveragePool, LpPool), or over the whole channel (GlobalAveragePool).
+//! Pooling: over windows of a channel (`MaxPool`, `AveragePool`, `LpPool`), or over the whole channel (`GlobalAveragePool`).
 
 mod global;
 mod gpu;

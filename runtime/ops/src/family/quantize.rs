@@ -1,4 +1,4 @@
-//! Code shared by QuantizeLinear, DequantizeLinear and similar operators: the layout of scales and zero points (for a
+//! Code shared by `QuantizeLinear`, `DequantizeLinear` and similar operators: the layout of scales and zero points (for a
 //! tensor, along an axis, or per block of an axis), and iteration over the elements under each scale.
 
 use udo_api::{DType, Element, Error, ExecError, Io, Node, Parallel, Param, TypeSet, Value, types};
@@ -24,7 +24,7 @@ pub(crate) struct Scales {
     granularity: Granularity,
     has_zero: bool,
     /// Whether scales are integers.
-    has_int_scales: bool,
+    is_integer: bool,
     /// Whether the number of elements is known only in the run.
     is_bounded: bool,
 }
@@ -48,9 +48,9 @@ impl Scales {
                 "the scale is {scale}, expected one for the bounded {x}"
             )));
         }
-        let has_int_scales = scale.dtype() == Some(DType::I32);
+        let is_integer = scale.dtype() == Some(DType::I32);
         let has_zero = node.has_input(2);
-        Ok(Self { granularity: granularity(node)?, has_zero, has_int_scales, is_bounded })
+        Ok(Self { granularity: granularity(node)?, has_zero, is_integer, is_bounded })
     }
 
     /// Calls `body` for each run of elements under one scale, with scale and zero point, on several threads if there
@@ -62,15 +62,15 @@ impl Scales {
     ) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let x = inputs.get::<X>(0)?;
-        let scales = if self.has_int_scales { &[] } else { inputs.get::<f32>(1)? };
-        let int_scales = if self.has_int_scales { inputs.get::<i32>(1)? } else { &[] };
+        let scales = if self.is_integer { &[] } else { inputs.get::<f32>(1)? };
+        let int_scales = if self.is_integer { inputs.get::<i32>(1)? } else { &[] };
         let zeros = if self.has_zero { inputs.get::<Z>(2)? } else { &[] };
         if self.is_bounded {
             outputs.set_shape(0, inputs.shape(0)?)?;
         }
         let y = &mut outputs.take::<Y>(0)?[..x.len()];
         let run = |at: usize, x: &[X], y: &mut [Y]| {
-            let scale = if self.has_int_scales { int_scales[at] as f32 } else { scales[at] };
+            let scale = if self.is_integer { int_scales[at] as f32 } else { scales[at] };
             body(x, scale, zeros.get(at).copied().unwrap_or_default(), y);
         };
         let inner = self.granularity.inner();
@@ -181,7 +181,7 @@ impl DynamicRange {
         2 * self.len.div_ceil(GRAIN)
     }
 
-    /// Returns scale and zero point for the elements `x`, as ONNX's DynamicQuantizeLinear defines them. NaN is ignored,
+    /// Returns scale and zero point for the elements `x`, as ONNX's `DynamicQuantizeLinear` defines them. NaN is ignored,
     /// and an empty range has scale 1. `extremes` is scratch memory of [`DynamicRange::scratch_len`] elements.
     pub(crate) fn encoding(
         parallel: Parallel<'_>,

@@ -1,4 +1,4 @@
-//! Operators on 8-bit quantized values whose scales and zero points are inputs, such as QLinearAdd. They dequantize
+//! Operators on 8-bit quantized values whose scales and zero points are inputs, such as `QLinearAdd`. They dequantize
 //! their operands, compute in f32 and quantize the result once.
 
 mod binary;

@@ -1,4 +1,4 @@
-//! Operators that reduce some axes of a tensor, such as ReduceSum: the elements along these axes become one.
+//! Operators that reduce some axes of a tensor, such as `ReduceSum`: the elements along these axes become one.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod accumulate;

@@ -1,4 +1,4 @@
-//! Operators that copy their data and apply updates to some elements, such as ScatterElements.
+//! Operators that copy their data and apply updates to some elements, such as `ScatterElements`.
 
 mod combine;
 mod elements;

@@ -1,4 +1,4 @@
-//! Operators based on the order of elements: ArgMax and ArgMin, TopK, Unique and NonMaxSuppression.
+//! Operators based on the order of elements: `ArgMax` and `ArgMin`, `TopK`, Unique and `NonMaxSuppression`.
 
 mod extreme;
 mod gpu;

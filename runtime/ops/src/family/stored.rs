@@ -1,4 +1,4 @@
-//! QuantizeLinear and DequantizeLinear on the DSP. The DSP stores all values quantized, so these nodes copy values, or
+//! `QuantizeLinear` and `DequantizeLinear` on the DSP. The DSP stores all values quantized, so these nodes copy values, or
 //! convert them from one encoding (scale and zero point) to another.
 
 use udo_api::{

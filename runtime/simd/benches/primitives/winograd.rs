@@ -1,10 +1,5 @@
 //! Benchmarks of `winograd`, relative to direct convolution and to its own limits.
-#![expect(
-    clippy::many_single_char_names,
-    clippy::unwrap_used,
-    reason = "matrices and channels have the letters that BLAS and the field give them; a benchmark that \
-              cannot go on stops"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::hint::black_box;
 

@@ -543,7 +543,7 @@ fn check_transposed(random: &mut Random, window: Window, shape: [usize; 3]) {
     let (values, padding) =
         (Guarded::at_end(&values), Guarded::at_end(&vec![zero_point; plan.padding_len()]));
     let (data, stride) = (&values, groups * channels);
-    let input = Input { data, stride, zero_point: zero_point, padding: &padding };
+    let input = Input { data, stride, zero_point, padding: &padding };
     for &isa in Isa::available() {
         let mut sums = Guarded::at_end(&vec![9i32; plan.rows() * columns]);
         let height = plan.rows().div_ceil(3).max(1);

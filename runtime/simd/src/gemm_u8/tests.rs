@@ -298,7 +298,7 @@ fn inconsistent_arguments_are_refused() {
     let (k, n) = (3, 2);
     let packed = vec![0; packed_len(k, n).unwrap()];
     let error_of = |data: &[u8], stride: usize, packed: &[i8], k: usize, zero_points: &[i8]| {
-        let lhs = Lhs { data: data, rows: 2, stride, zero_point: 0 };
+        let lhs = Lhs { data, rows: 2, stride, zero_point: 0 };
         let rhs = Rhs { packed, k, n, zero_points };
         gemm(&lhs, &rhs, &[], Output::I32(&mut [0; 4]), n)
     };

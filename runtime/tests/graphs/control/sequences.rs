@@ -124,15 +124,19 @@ fn nodes_that_do_not_fit_are_refused() {
         ),
         (
             "s = SequenceConstruct@11(x) # s; y = SequenceAt@11(s, nine) # y; output y",
-            "node \"y\" (SequenceAt): its position is 9, expected one of -1 to 0",
+            "node \"y\" (SequenceAt): its position is 9, expected one from -1 to 0",
         ),
         (
             "s = SequenceConstruct@11(x) # s; t = SequenceInsert@11(s, x, nine) # t; y = SequenceAt@11(t, zero) # y; output y",
-            "node \"t\" (SequenceInsert): its position is 9, expected one of -2 to 1",
+            "node \"t\" (SequenceInsert): its position is 9, expected one from -1 to 1",
         ),
         (
             "e = SequenceEmpty@11() # e; t = SequenceErase@11(e) # t; y = SequenceLength@11(t) # y; output y",
             "node \"t\" (SequenceErase): its sequence is empty, expected a tensor to erase",
+        ),
+        (
+            "e = SequenceEmpty@11() # e; t = SequenceErase@11(e, zero) # t; y = SequenceLength@11(t) # y; output y",
+            "node \"t\" (SequenceErase): its sequence is empty, expected a tensor",
         ),
         (
             "e = SequenceEmpty@11() # e; y = ConcatFromSequence@11(e) axis=0 # y; output y",

@@ -1,4 +1,4 @@
-//! The rotation of rotary position embedding (RoFormer, arXiv 2104.09864).
+//! The rotation of rotary position embedding (`RoFormer`, arXiv 2104.09864).
 
 /// Rotates the pairs `(a, b)` at the start of a head to `(cos a - sin b, sin a + cos b)`, one pair per element of `cos`
 /// and `sin`, and copies the other elements. The elements of a pair are `2i` and `2i + 1` if interleaved, else `i` and

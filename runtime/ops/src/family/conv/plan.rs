@@ -68,7 +68,7 @@ enum Algorithm {
 
 impl ConvPlan {
     /// Returns the plan for a shape; `None` if sizes overflow. A byte of packed weights costs as much as `memory_price`
-    /// multiply-adds. Weights that are not constant have no memory_price; for them Winograd's transform does not pay
+    /// multiply-adds. Weights that are not constant have no `memory_price`; for them Winograd's transform does not pay
     /// off.
     pub(crate) fn new(
         conv: &Conv,

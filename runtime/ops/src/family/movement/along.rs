@@ -1,4 +1,4 @@
-//! Indices as GatherElements and ScatterElements use them: an index replaces the coordinate along one axis, and its own
+//! Indices as `GatherElements` and `ScatterElements` use them: an index replaces the coordinate along one axis, and its own
 //! position gives the other coordinates.
 
 use udo_api::{Error, ExecError, TensorDesc};

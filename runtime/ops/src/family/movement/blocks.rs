@@ -1,4 +1,4 @@
-//! Blocks of pixels: rearranging them into channels or batches and back (SpaceToDepth, SpaceToBatch and their
+//! Blocks of pixels: rearranging them into channels or batches and back (`SpaceToDepth`, `SpaceToBatch` and their
 //! inverses).
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};

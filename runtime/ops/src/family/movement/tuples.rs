@@ -1,4 +1,4 @@
-//! Inputs of GatherND and ScatterND, whose last axis holds tuples of indices. Each tuple selects a slice of the data.
+//! Inputs of `GatherND` and `ScatterND`, whose last axis holds tuples of indices. Each tuple selects a slice of the data.
 
 use udo_api::{ExecError, MAX_RANK};
 

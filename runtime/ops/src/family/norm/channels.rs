@@ -1,4 +1,4 @@
-//! Operators that compute `x * factor + term` with a factor and a term per channel, such as BatchNormalization.
+//! Operators that compute `x * factor + term` with a factor and a term per channel, such as `BatchNormalization`.
 
 use std::marker::PhantomData;
 

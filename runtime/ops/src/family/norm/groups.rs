@@ -1,4 +1,4 @@
-//! Operators that normalize groups of channels of each image (GroupNormalization, InstanceNormalization), and apply a
+//! Operators that normalize groups of channels of each image (`GroupNormalization`, `InstanceNormalization`), and apply a
 //! scale and bias per channel.
 
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Operators that normalize rows, such as LayerNormalization. A row spans the axes of a tensor from parameter `axis`
+//! Operators that normalize rows, such as `LayerNormalization`. A row spans the axes of a tensor from parameter `axis`
 //! on; each position of a row has a scale and possibly a bias.
 
 use std::marker::PhantomData;

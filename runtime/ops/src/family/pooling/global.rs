@@ -1,4 +1,4 @@
-//! Pooling over all spatial positions of a channel, such as GlobalAveragePool.
+//! Pooling over all spatial positions of a channel, such as `GlobalAveragePool`.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Functions of two quantized operands with broadcasting: QLinearAdd and QLinearMul.
+//! Functions of two quantized operands with broadcasting: `QLinearAdd` and `QLinearMul`.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Functions of one quantized operand, such as QLinearSigmoid, by looking up a table of all 256 results.
+//! Functions of one quantized operand, such as `QLinearSigmoid`, by looking up a table of all 256 results.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Updates as of ScatterElements: an index gives an update's coordinate along one axis, and its own position gives the
+//! Updates as of `ScatterElements`: an index gives an update's coordinate along one axis, and its own position gives the
 //! other coordinates.
 
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! The index of the largest or smallest element along an axis (ArgMax and ArgMin).
+//! The index of the largest or smallest element along an axis (`ArgMax` and `ArgMin`).
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! GPU kernels of ArgMax, ArgMin and TopK: a work item searches one lane, the elements along an axis.
+//! GPU kernels of `ArgMax`, `ArgMin` and `TopK`: a work item searches one lane, the elements along an axis.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Products of a float left side and a constant or variable 8-bit right side, as in DynamicQuantizeMatMul. The left
+//! Products of a float left side and a constant or variable 8-bit right side, as in `DynamicQuantizeMatMul`. The left
 //! side is quantized in the run by the range of its values.
 
 use udo_api::{
