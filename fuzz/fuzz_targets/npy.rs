@@ -6,8 +6,10 @@ use udo_graph::npy;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(tensor) = npy::read(bytes) else { return };
-    let again = npy::write(&tensor).map(|file| npy::read(&file));
-    let Ok(Ok(again)) = again else { panic!("{:?} becomes {again:?}", tensor.desc()) };
+    let reread = npy::write(&tensor).map(|file| npy::read(&file));
+    let Ok(Ok(again)) = reread else {
+        panic!("{:?} cannot be written and read again: {reread:?}", tensor.desc())
+    };
     assert_eq!(tensor.desc(), again.desc());
     assert_eq!(tensor.bytes(), again.bytes());
 });

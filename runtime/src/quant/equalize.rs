@@ -1,6 +1,7 @@
 //! Cross-layer equalization (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction,
-//! 2019): W1' = W1 / s, W2' = W2 * s with s = sqrt(r1 / r2) for each channel, where r are the ranges of the weights and
-//! the activation in between is positively homogeneous.
+//! 2019): W1' = W1 / s, b1' = b1 / s and W2' = W2 * s with s = sqrt(r1 / r2) for each channel between two convolutions. r1 and r2 are
+//! the largest absolute weights that write and read the channel. Operators in between must be positively homogeneous:
+//! f(s x) = s f(x) for s > 0.
 
 use udo_api::Shape;
 
@@ -13,8 +14,8 @@ use udo_graph::memory::Tensor;
 /// The largest number of passes over all pairs.
 const ROUNDS: usize = 20;
 
-/// A relative change of a range that is negligible.
-const LEAST_CHANGE: f64 = 1e-3;
+/// The iteration ends when no |ln(s)| of a pass is larger.
+const NEGLIGIBLE_CHANGE: f64 = 1e-3;
 
 /// The weights and bias of a convolution.
 struct Layer {
@@ -40,7 +41,7 @@ impl Layer {
         Some(Self { node: id, weights, dims, bias, groups, is_changed: false })
     }
 
-    fn results(&self) -> usize {
+    fn output_channels(&self) -> usize {
         self.dims.first().copied().unwrap_or(0)
     }
 
@@ -49,16 +50,16 @@ impl Layer {
         self.dims.iter().skip(1).product()
     }
 
-    /// Returns the number of weights of each pair of channels.
+    /// Returns the number of weights between one input and one output channel: the size of the kernel.
     fn window(&self) -> usize {
         self.dims.iter().skip(2).product()
     }
 
     /// Calls `body` with the weights of each window that reads an input channel.
-    fn each_reading(&mut self, channel: usize, mut body: impl FnMut(&mut [f32])) {
+    fn each_window_of_input(&mut self, channel: usize, mut body: impl FnMut(&mut [f32])) {
         let (row, window) = (self.row(), self.window());
         let per_group = self.dims.get(1).copied().unwrap_or(1).max(1);
-        let results = self.results() / self.groups;
+        let results = self.output_channels() / self.groups;
         let (group, at) = (channel / per_group, channel % per_group);
         for result in group * results..(group + 1) * results {
             let start = result * row + at * window;
@@ -68,7 +69,7 @@ impl Layer {
         }
     }
 
-    fn operand(&self) -> usize {
+    fn input_channels(&self) -> usize {
         self.dims.get(1).copied().unwrap_or(0) * self.groups
     }
 }
@@ -79,7 +80,7 @@ struct Pair {
     second: usize,
 }
 
-/// Equalizes weights, and returns the number of pairs of convolutions.
+/// Equalizes weights, and returns the number of pairs of convolutions that were found.
 ///
 /// # Errors
 /// There is not enough memory.
@@ -92,7 +93,7 @@ pub(super) fn equalize(graph: &mut Graph, typed: &TypedGraph) -> Result<usize, Q
         for pair in &pairs {
             change = change.max(equalize_pair(&mut layers, pair));
         }
-        if change < LEAST_CHANGE {
+        if change < NEGLIGIBLE_CHANGE {
             break;
         }
     }
@@ -105,7 +106,7 @@ pub(super) fn equalize(graph: &mut Graph, typed: &TypedGraph) -> Result<usize, Q
 fn pairs(graph: &Graph, layers: &[Layer]) -> Vec<Pair> {
     let consumers = graph.consumers();
     let place = |id: NodeId| layers.iter().position(|layer| layer.node == id);
-    let of = |(at, layer): (usize, &Layer)| {
+    let pair_from = |(first, layer): (usize, &Layer)| {
         let mut value = graph.nodes.get(layer.node.index())?.output(0)?;
         loop {
             let reader = only_reader(graph, &consumers, value)?;
@@ -114,13 +115,13 @@ fn pairs(graph: &Graph, layers: &[Layer]) -> Vec<Pair> {
                 return None;
             }
             if let Some(second) = place(reader) {
-                let fits = layers.get(second)?.operand() == layer.results();
-                return fits.then_some(Pair { first: at, second });
+                let fits = layers.get(second)?.input_channels() == layer.output_channels();
+                return fits.then_some(Pair { first, second });
             }
             value = node.output(0).filter(|_| is_homogeneous(node))?;
         }
     };
-    layers.iter().enumerate().filter_map(of).collect()
+    layers.iter().enumerate().filter_map(pair_from).collect()
 }
 
 fn only_reader(
@@ -134,17 +135,18 @@ fn only_reader(
     }
 }
 
-/// Gives both sides of each channel the same range; returns the largest deviation of a factor from 1.
+/// Gives each channel the same range in the weights that write it and in those that read it. Returns the largest |ln(s)|.
 fn equalize_pair(layers: &mut [Layer], pair: &Pair) -> f64 {
     let mut change: f64 = 0.0;
     let largest = |numbers: &[f32]| numbers.iter().fold(0f32, |most, x| most.max(x.abs()));
-    for channel in 0..layers[pair.first].results() {
+    for channel in 0..layers[pair.first].output_channels() {
         let first = &layers[pair.first];
         let row = first.row();
         let own =
             largest(first.weights.get(channel * row..(channel + 1) * row).unwrap_or_default());
         let mut others: f32 = 0.0;
-        layers[pair.second].each_reading(channel, |weights| others = others.max(largest(weights)));
+        layers[pair.second]
+            .each_window_of_input(channel, |weights| others = others.max(largest(weights)));
         if own == 0.0 || others == 0.0 {
             continue;
         }
@@ -160,7 +162,8 @@ fn equalize_pair(layers: &mut [Layer], pair: &Pair) -> f64 {
         }
         first.is_changed = true;
         let second = &mut layers[pair.second];
-        second.each_reading(channel, |weights| weights.iter_mut().for_each(|w| *w *= factor));
+        second
+            .each_window_of_input(channel, |weights| weights.iter_mut().for_each(|w| *w *= factor));
         second.is_changed = true;
     }
     change
@@ -169,11 +172,11 @@ fn equalize_pair(layers: &mut [Layer], pair: &Pair) -> f64 {
 fn store(graph: &mut Graph, layer: &Layer) -> Result<(), QuantError> {
     let Some(node) = graph.nodes.get(layer.node.index()).cloned() else { return Ok(()) };
     let mut inputs = node.inputs.clone();
-    let made = [(1, Some((&layer.weights, layer.dims.clone())))]
+    let replacements = [(1, Some((&layer.weights, layer.dims.clone())))]
         .into_iter()
         .chain([(2, layer.bias.as_ref().map(|bias| (bias, vec![bias.len()])))]);
-    for (port, made) in made {
-        let (Some((numbers, dims)), Some(old)) = (made, node.input(port)) else { continue };
+    for (port, replacement) in replacements {
+        let (Some((numbers, dims)), Some(old)) = (replacement, node.input(port)) else { continue };
         let Ok(shape) = Shape::new(&dims) else { continue };
         let name = graph.value(old)?.name.clone();
         inputs[port] = Some(graph.add_constant(&name, Tensor::from_slice(shape, numbers)?));

@@ -1,4 +1,5 @@
-//! Compilation of graphs: operator upgrades, constant folding, fusion, dynamic shapes and control flow.
+//! Compilation of graphs: operator upgrades, passes (constant folding, fusion), dynamic and computed shapes, ranges of
+//! dimensions, parts of values as windows of one buffer, and control flow.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod computed;
@@ -13,5 +14,6 @@ mod windows;
 
 use udo_api::GuardAlloc;
 
+/// Counts heap calls, so that tests can check that a run makes none.
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

@@ -1,5 +1,5 @@
-//! Memory that detects overruns: the bytes are between guard pages and flush with one of them, and the rest of their
-//! own pages is filled with a pattern.
+//! Memory that detects overruns: the bytes are between guard pages and as close to one of them as their alignment allows. The rest
+//! of their own pages is filled with a pattern, which shows writes (not reads) that stay within these pages.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -35,12 +35,12 @@ pub(crate) fn role_of(code: usize) -> Role {
     }
 }
 
-/// The end of the bytes that touches a guard page.
+/// The side of the bytes that is next to a guard page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
-    /// The end: accesses after it end the process.
+    /// The last byte: an access that reaches the guard page after it faults.
     End,
-    /// The start.
+    /// The first byte: an access before it faults.
     Start,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Slot {
     pub(crate) role: AtomicUsize,
 }
 
-/// More slots than the regions of concurrent calls.
+/// The regions that the fault handler can name. A region without a free slot is guarded, but not named.
 pub(crate) static SLOTS: [Slot; 512] = [const {
     Slot {
         base: AtomicUsize::new(0),
@@ -101,7 +101,7 @@ impl Region {
             len.max(1).checked_add(align).and_then(|len| len.checked_next_multiple_of(page));
         let mapped = wanted.and_then(|inner| inner.checked_add(2 * page));
         let mapped = mapped.ok_or_else(|| {
-            MemoryError::new(format!("{role} of {len} bytes is more than memory"))
+            MemoryError::new(format!("{role} of {len} bytes is too large to allocate"))
         })?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the system chooses an unused range.
@@ -110,7 +110,7 @@ impl Region {
             MemoryError::new(format!("no memory for {role} of {len} bytes: {error}"))
         })?;
         let base = NonNull::new(at.cast::<u8>())
-            .ok_or_else(|| MemoryError::new("the system maps memory at 0"))?;
+            .ok_or_else(|| MemoryError::new("the system returned address 0"))?;
         let inner = mapped - 2 * page;
         let offset = match flush {
             Flush::Start => 0,
@@ -149,11 +149,11 @@ impl Region {
         Some(at)
     }
 
-    /// Returns the ranges before and after the bytes within the region's pages.
+    /// Returns the ranges to fill and check: from the first page to the bytes, and up to one page after them. More would make the
+    /// check of each call slower, and overruns are rarely longer.
     fn around(&self) -> [(usize, usize); 2] {
         let page = rustix::param::page_size();
         let start = self.data.as_ptr().addr() - self.base.as_ptr().addr();
-        // Only the first page after the bytes is checked.
         let end = start + self.len;
         [(page, start), (end, (self.mapped - page).min(end + page))]
     }
@@ -180,7 +180,7 @@ impl Region {
                 let place = if at < start {
                     format!("{} bytes before", start - at)
                 } else {
-                    format!("{} bytes behind", at - start - self.len + 1)
+                    format!("{} bytes after the end of", at - start - self.len + 1)
                 };
                 return Some(format!("writes {place} {}, which has {} bytes", self.role, self.len));
             }
@@ -188,7 +188,7 @@ impl Region {
         None
     }
 
-    /// Whether it has this size and this end at a guard page.
+    /// Whether the region has this length and this side at a guard page.
     pub(crate) fn is_like(&self, len: usize, flush: Flush) -> bool {
         (self.len, self.flush) == (len, flush)
     }
@@ -257,7 +257,10 @@ mod tests {
         }
         let region = Region::new(Role::Output(2), 5, 64, Flush::End).unwrap();
         region.write_behind();
-        assert_eq!(region.stray().unwrap(), "writes 2 bytes behind output 2, which has 5 bytes");
+        assert_eq!(
+            region.stray().unwrap(),
+            "writes 2 bytes after the end of output 2, which has 5 bytes"
+        );
     }
 
     #[test]

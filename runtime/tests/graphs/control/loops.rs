@@ -26,7 +26,7 @@ const SUMS: &str = "graph g
 ";
 
 #[test]
-fn states_go_around_as_often_as_the_run_says() {
+fn the_iteration_count_is_an_input_of_each_run() {
     let given = |trips: &'static [i64]| [("trips", Ints(trips)), ("x", Floats(&[1.0, 10.0]))];
     let runs = [given(&[3]), given(&[0]), given(&[-2]), given(&[1]), given(&[5])];
     let results = elements(SUMS, &runs.each_ref().map(|run| &run[..]));
@@ -64,7 +64,7 @@ fn a_condition_ends_the_iterations() {
 }
 
 #[test]
-fn states_change_places_and_are_each_others_views() {
+fn states_swap_and_alias_each_other() {
     let text = "graph g
   constant trips: i64[]{5}
   input a: f32[2]
@@ -86,13 +86,13 @@ fn states_change_places_and_are_each_others_views() {
   y = Sub@14(s, row) # y
   output y
 ";
-    // p: 1 1 2 3 5 8, r the one before, the last row as well.
+    // p is 1 1 2 3 5 8; r and the last row are the p before, 5; so y = 8 + 5 - 5.
     let results = elements(text, &[&[("a", Floats(&[1.0, 0.0])), ("b", Floats(&[1.0, 0.0]))]]);
     assert_eq!(results, [[8.0, 0.0]]);
 }
 
 #[test]
-fn nested_loops_and_branches_compute_the_same_as_alone() {
+fn nested_loops_and_branches_read_outer_values() {
     let text = "graph g
   input n: i64[]
   input m: i64[]
@@ -106,15 +106,15 @@ fn nested_loops_and_branches_compute_the_same_as_alone() {
       capture m
       capture x
       capture one
-      even = Less@13(i, one) # even
+      first = Less@13(i, one) # first
       t = Loop@16(m, _, s) # inner
         body: graph \"body\"
           input j: i64[]
           input go: bool[]
           input u: f32[3]
-          capture even
+          capture first
           capture x
-          v = If@16(even) # choice
+          v = If@16(first) # choice
             then_branch: graph \"then\"
               capture u
               capture x
@@ -156,7 +156,7 @@ fn slices_and_stacks_go_along_axes_in_both_directions() {
 ";
     let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
     let given = [("s", Floats(&[100.0, 200.0])), ("a", Floats(&a)), ("b", Floats(&b))];
-    // The states are 101 202, 104 206, 109 212, and b comes as 30 60, 20 50, 10 40.
+    // The states are [101, 202], [104, 206] and [109, 212]; the loop reads the columns of b, the last one first.
     let wanted = vec![99.0, 84.0, 71.0, 172.0, 156.0, 142.0];
     assert_eq!(run(text, &[&given]), [(wanted, vec![2, 3])]);
     let mut session = compiled(text, PlanOptions::default()).session().unwrap();
@@ -167,13 +167,13 @@ fn slices_and_stacks_go_along_axes_in_both_directions() {
 }
 
 #[test]
-fn values_are_bounded_anew_in_each_trip() {
-    // How many elements are above the number of the iteration.
+fn sizes_that_depend_on_data_are_computed_in_each_iteration() {
+    // The sum of the positions of the elements that are larger than the number of the iteration.
     let text = "graph g
   constant trips: i64[]{4}
   input x: f32[6]
   constant zero: f32[1]{0.0}
-  n, y = Loop@16(trips, _, zero) # counts
+  n, y = Loop@16(trips, _, zero) # sums
     body: graph \"body\"
       input i: i64[]
       input go: bool[]
@@ -196,11 +196,11 @@ fn values_are_bounded_anew_in_each_trip() {
 }
 
 #[test]
-fn a_hundred_thousand_iterations_take_no_memory_and_linear_time() {
+fn memory_is_independent_of_the_iteration_count_and_time_is_linear() {
     let model = compiled(SUMS, PlanOptions::default());
     assert!(model.report().memories[0].arena_bytes < 4096, "{:?}", model.report().memories);
     let mut session = model.session().unwrap();
-    let mut least = |trips: i64| {
+    let mut shortest_time = |trips: i64| {
         let times = (0..5).map(|_| {
             give(&mut session, &[("trips", Ints(&[trips])), ("x", Floats(&[0.0, 1.0]))]);
             let start = Instant::now();
@@ -209,7 +209,7 @@ fn a_hundred_thousand_iterations_take_no_memory_and_linear_time() {
         });
         times.min().unwrap()
     };
-    let (few, many) = (least(10_000), least(100_000));
+    let (few, many) = (shortest_time(10_000), shortest_time(100_000));
     assert!(many < 40 * few, "{few:?} and {many:?}");
     let y = session.output::<f32>("y").unwrap()[1];
     assert!((y / 4_999_950_000.0 - 1.0).abs() < 1e-2, "{y}");
@@ -218,13 +218,15 @@ fn a_hundred_thousand_iterations_take_no_memory_and_linear_time() {
 #[test]
 fn a_profile_sums_iterations_and_lists_each_step_once() {
     let model = compiled(SUMS, PlanOptions::default());
-    let wanted = [("Copy", 0), ("Loop", 0), ("Cast", 1), ("Add", 1), ("Add", 1), ("Loop", 1)];
-    assert_eq!(steps(&model), wanted);
+    // The depth in loops of each step. The last one starts the next iteration.
+    let expected = [("Copy", 0), ("Loop", 0), ("Cast", 1), ("Add", 1), ("Add", 1), ("Loop", 1)];
+    assert_eq!(steps(&model), expected);
     let mut session = model.session().unwrap();
-    let mut profile = vec![StepProfile::default(); wanted.len()];
+    let mut profile = vec![StepProfile::default(); expected.len()];
     for trips in [1000, 0] {
         give(&mut session, &[("trips", Ints(&[trips])), ("x", Floats(&[0.0, 1.0]))]);
         session.run_profiled(&mut profile).unwrap();
+        // The first Add of the body.
         assert_eq!(profile[3].time.is_zero(), trips == 0);
     }
 }
