@@ -97,7 +97,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the source of the tensor's elements; adds a definition if it has none.
+    /// Returns the source of the tensor's elements. Adds a definition if no source stores them.
     pub(super) fn source(&mut self, whole: Whole, at: Position) -> Result<Source, Fault> {
         if let Some(source) = whole.source {
             return Ok(source);
