@@ -1,4 +1,6 @@
-//! Embeds the templates: a table of (name, text), sorted by name.
+//! Embeds the templates of generated packages into the crate.
+//!
+//! Writes `templates.rs`, a table of (name, text) sorted by name, which `src/templates.rs` includes.
 
 use std::{env, fmt::Write as _, fs, io, path::Path};
 
@@ -25,6 +27,6 @@ fn main() -> io::Result<()> {
         writeln!(table, "    ({name:?}, include_str!({path:?})),").map_err(io::Error::other)?;
     }
     table.push_str("]\n");
-    let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?;
-    fs::write(Path::new(&out).join("templates.rs"), table)
+    let out_dir = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?;
+    fs::write(Path::new(&out_dir).join("templates.rs"), table)
 }

@@ -1,4 +1,4 @@
-//! Errors and warnings about a config, with their places and the next steps.
+//! Errors and warnings about a config: each with its place, the expected content, and advice for the next step.
 
 use std::{fmt, path::PathBuf};
 
@@ -19,7 +19,7 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
 /// Prints as one line with the place, the kind, what was found and what was expected, and a `help:` line below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether it prevents a config.
+    /// Whether it is an error, which prevents reading the config, or a warning.
     pub severity: Severity,
     /// The kind of problem.
     pub kind: Kind,
@@ -30,9 +30,9 @@ pub struct Diagnostic {
     /// The place in the document, such as `$.UdoPackage_0.Operators[0].inputs[1].data_type`; empty if the text could
     /// not be parsed.
     pub path: String,
-    /// The content of the place.
+    /// The content at this place.
     pub found: String,
-    /// The allowed content.
+    /// The content that is allowed at this place.
     pub wanted: String,
     /// The next step.
     pub help: String,
@@ -49,7 +49,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Whether a problem prevents a config.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The config is not returned.
@@ -98,7 +98,7 @@ pub enum Kind {
     /// An object has the same key twice.
     #[error("duplicate key")]
     DuplicateKey,
-    /// A required field is not there.
+    /// A required field is missing.
     #[error("missing field")]
     MissingField,
     /// The value is of another JSON type.
@@ -119,7 +119,7 @@ pub enum Kind {
     /// A name is too long.
     #[error("name too long")]
     LongName,
-    /// A name could lead out of its folder.
+    /// A name contains a path, which could lead out of the package's folder.
     #[error("name holds a path")]
     PathInName,
     /// An input or output has no name.
@@ -164,22 +164,22 @@ pub enum Kind {
     /// The DSP architecture does not exist.
     #[error("unknown DSP architecture")]
     UnknownArch,
-    /// The package's own list leaves out what an operator needs.
+    /// The package's list of cores or architectures lacks one that an operator declares.
     #[error("package list too small")]
     PackageTooNarrow,
-    /// A tensor has no type at all.
+    /// A tensor has no data type.
     #[error("no data type")]
     NoDataType,
-    /// A tensor has both kinds of type field.
+    /// A tensor has both `data_type` and `per_core_data_types`.
     #[error("two data type fields")]
     TwoDataTypes,
     /// The data type does not exist.
     #[error("unknown data type")]
     UnknownDataType,
-    /// Several types are listed where a core has one.
+    /// Several types are listed although a core has one type.
     #[error("several data types")]
     SeveralTypes,
-    /// A declared core has no entry.
+    /// A declared core has no entry in `per_core_data_types`.
     #[error("core without a data type")]
     MissingCoreType,
     /// An entry is for a core that the operator does not declare.
@@ -200,7 +200,7 @@ pub enum Kind {
     /// A tensor holds bools on one core and numbers on another.
     #[error("bools mixed with numbers")]
     MixedTruth,
-    /// A type without an encoding is given one.
+    /// A type that cannot be quantized has a quantization mode.
     #[error("type without an encoding")]
     NotEncoded,
     /// A tensor holds integers on one core and floats on another, without a quantization mode.
@@ -215,7 +215,7 @@ pub enum Kind {
     /// A word that is neither true nor false.
     #[error("neither true nor false")]
     NotTruth,
-    /// A supplemental list names what is not defined.
+    /// A supplemental list of an XML config names an operator or part that is not defined.
     #[error("not defined")]
     UnknownPart,
     /// The quantization mode does not exist.
@@ -251,7 +251,7 @@ pub enum Kind {
     /// The reference language does not support a port or parameter.
     #[error("beyond the reference language")]
     BeyondReference,
-    /// The DSP has no variadic operators.
+    /// A port is `repeated`, which the DSP does not support.
     #[error("repeated on the DSP")]
     RepeatedOnDsp,
 }

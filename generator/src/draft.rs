@@ -1,5 +1,5 @@
-//! The parts that a front end read, with their places, before any check. Front ends create drafts;
-//! `check` turns drafts into a config.
+//! Drafts: the parts of configs as read, with their places, before any check of their values. The JSON and XML front
+//! ends create drafts; `check` turns drafts into a [`crate::config::Config`].
 
 use crate::config::{Core, DataType, Layout, QuantizationMode};
 
@@ -13,6 +13,7 @@ pub(crate) struct Spot {
     pub(crate) file: FileId,
     /// The offset in bytes.
     pub(crate) offset: usize,
+    /// The path in the document, such as `$.P.Operators[0]`.
     pub(crate) path: String,
 }
 
@@ -23,7 +24,7 @@ pub(crate) struct At<T> {
     pub(crate) spot: Spot,
 }
 
-/// An optional part. A refused part is reported, and must not be reported as missing too.
+/// An optional part. A refused part had a fault, which is reported, so that later checks must not report it as missing.
 #[derive(Debug, Clone)]
 pub(crate) enum Field<T> {
     Absent,
@@ -40,7 +41,7 @@ impl<T> Field<T> {
     }
 }
 
-/// `None` in a required part means that it was refused or is missing, and reported.
+/// A package as read. A required part is `None` if it was missing or refused, which is then reported.
 #[derive(Debug)]
 pub(crate) struct Package {
     pub(crate) spot: Spot,
@@ -54,6 +55,7 @@ pub(crate) struct Package {
     pub(crate) archs: Field<At<Vec<At<u16>>>>,
 }
 
+/// An operator as read.
 #[derive(Debug)]
 pub(crate) struct Op {
     pub(crate) name: Option<At<String>>,
@@ -63,7 +65,7 @@ pub(crate) struct Op {
     pub(crate) tensor_params: Vec<Tensor>,
     pub(crate) cores: Option<At<Vec<At<CoreKind>>>>,
     pub(crate) archs: Field<At<Vec<At<u16>>>>,
-    /// The source as one string, or as its lines.
+    /// The source of the reference, as one string or as its lines.
     pub(crate) reference: Field<Vec<At<String>>>,
 }
 
@@ -95,6 +97,7 @@ impl CoreKind {
     }
 }
 
+/// An input, output or tensor parameter as read.
 #[derive(Debug)]
 pub(crate) struct Tensor {
     pub(crate) spot: Spot,
@@ -109,6 +112,7 @@ pub(crate) struct Tensor {
     pub(crate) attribute: Field<At<String>>,
 }
 
+/// The data types of a tensor.
 #[derive(Debug)]
 pub(crate) enum Types {
     /// The same type on every core.
@@ -116,6 +120,7 @@ pub(crate) enum Types {
     PerCore(At<Vec<(CoreKind, At<DataType>)>>),
 }
 
+/// A scalar parameter as read.
 #[derive(Debug)]
 pub(crate) struct ScalarParam {
     pub(crate) name: Option<At<String>>,

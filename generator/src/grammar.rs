@@ -1,5 +1,6 @@
 //! The grammar of JSON configs: each object and each field, said once. The reader takes the keys that it
-//! knows from here, [`schema()`](crate::schema()) is printed from here, and `docs/config.md` has these tables word for word.
+//! knows from here, [`schema()`](crate::schema()) is printed from here, and `docs/config.md` has these tables word for
+//! word.
 
 /// An object of the grammar.
 #[derive(Debug)]
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn the_page_has_every_field_and_no_other() {
         for object in OBJECTS {
-            page::hold(object.title, &object.fields.iter().map(row).collect::<Vec<_>>());
+            page::assert_table(object.title, &object.fields.iter().map(row).collect::<Vec<_>>());
         }
     }
 
@@ -369,7 +370,7 @@ mod tests {
                 DataType::ALL.iter().filter(has).map(|dtype| format!("`{dtype}`")).collect();
             format!("| {name} | {} |", types.join(" "))
         };
-        page::hold("Types", &cores.iter().map(row).collect::<Vec<_>>());
+        page::assert_table("Types", &cores.iter().map(row).collect::<Vec<_>>());
     }
 
     #[test]

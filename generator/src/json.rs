@@ -1,5 +1,6 @@
-//! The JSON front end: parses text into drafts. It knows the fields and their JSON types, but not
-//! how values depend on each other.
+//! The JSON front end: parses config files into drafts, the unchecked form of packages.
+//!
+//! It checks field names and JSON types. `check` later checks how values depend on each other.
 
 mod document;
 mod fields;

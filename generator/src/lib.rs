@@ -1,9 +1,9 @@
 //! Turns a UDO config into an operator package.
 //!
-//! There are three steps, the first two without side effects. [`read()`] turns config files into a
+//! Generation has three steps; the first two have no side effects. [`read()`] turns config files into a
 //! checked [`config::Config`], or returns every fault of every file. [`plan()`] turns a package into
-//! the files of its folder. [`write()`] puts the files on disk, without losing edits of authors and
-//! without writing outside the folder.
+//! the files of its folder. [`write()`] puts the files on disk. It does not overwrite edits of the package's
+//! author, and does not write outside the folder.
 #![forbid(unsafe_code)]
 
 mod check;

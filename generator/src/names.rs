@@ -1,8 +1,9 @@
-//! Names in generated code: validity, and the files, modules and variables derived from them.
+//! Names in configs and generated code: which names are valid, and the names of files, modules and variables derived
+//! from them.
 
 pub use udo_reference::to_snake_case;
 
-/// The maximum length of a name in bytes; file names with a prefix and a suffix stay portable.
+/// The maximum length of a name in bytes, such that file names with a prefix and a suffix are portable.
 pub const MAX_NAME_BYTES: usize = 64;
 
 /// The keywords of Rust.
@@ -109,7 +110,7 @@ pub(crate) fn keywords() -> impl Iterator<Item = &'static str> {
     RUST_KEYWORDS.iter().chain(C_KEYWORDS).copied()
 }
 
-/// Why a word is not a valid name.
+/// The error of [`check`]: why a word is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -142,10 +143,10 @@ pub fn check(name: &str) -> Result<(), NameError> {
     if name.contains(['/', '\\']) || name.contains("..") {
         return Err(NameError::Path);
     }
-    let starts_well = !name.starts_with(|c: char| c.is_ascii_digit());
-    let is_word = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let says_something = name.bytes().any(|b| b.is_ascii_alphanumeric());
-    if !(starts_well && is_word && says_something) {
+    let starts_without_digit = !name.starts_with(|c: char| c.is_ascii_digit());
+    let has_valid_chars = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let has_letter_or_digit = name.bytes().any(|b| b.is_ascii_alphanumeric());
+    if !(starts_without_digit && has_valid_chars && has_letter_or_digit) {
         return Err(NameError::NotIdentifier);
     }
     if name.len() > MAX_NAME_BYTES {
@@ -160,7 +161,7 @@ pub fn check(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Converts to `UpperCamelCase`: `batch_norm` becomes `BatchNorm`; existing capitals stay.
+/// Converts to `UpperCamelCase`: `batch_norm` becomes `BatchNorm`. Does not change capitals.
 pub fn to_upper_camel_case(name: &str) -> String {
     let camel: String = name
         .split('_')
@@ -204,8 +205,8 @@ mod tests {
             ("Conv2D_quant", "Conv2DQuant"),
             ("_2x", "_2x"),
         ];
-        for (name, want) in cases {
-            assert_eq!(to_upper_camel_case(name), want, "{name}");
+        for (name, expected) in cases {
+            assert_eq!(to_upper_camel_case(name), expected, "{name}");
         }
     }
 
@@ -242,8 +243,8 @@ mod tests {
             ("int", Err(Keyword("C or C++"))),
             ("template", Err(Keyword("C or C++"))),
         ];
-        for (name, want) in cases {
-            assert_eq!(check(name), want, "{name}");
+        for (name, expected) in cases {
+            assert_eq!(check(name), expected, "{name}");
         }
         assert_eq!(check(&"a".repeat(MAX_NAME_BYTES)), Ok(()));
         assert_eq!(check(&"a".repeat(MAX_NAME_BYTES + 1)), Err(TooLong));

@@ -1,4 +1,4 @@
-//! Expands variables in the paths of configs, as shells and Makefiles of vendors' tools do.
+//! Expands environment variables and `~` in the paths of configs, as shells do; vendors' configs contain both.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub enum ExpandError {
 
 /// Replaces a leading `~`, `$NAME` and `${NAME}` by the values that `variable` returns.
 ///
-/// A `$` without a name after it stays.
+/// Leaves a `$` that no name follows as it is.
 ///
 /// # Errors
 /// A variable is not set or empty, a brace is not closed, or the tilde is followed by a user's name.
@@ -55,20 +55,20 @@ pub fn expand(
         expanded.push_str(before);
         if let Some(braced) = after.strip_prefix('{') {
             let name = braced.split_once('}').filter(|(name, _)| name_len(name) == name.len());
-            let Some((name, behind)) = name.filter(|(name, _)| !name.is_empty()) else {
+            let Some((name, remainder)) = name.filter(|(name, _)| !name.is_empty()) else {
                 return Err(ExpandError::Unclosed { path: path.to_owned() });
             };
             expanded.push_str(&value(name)?);
-            rest = behind;
+            rest = remainder;
             continue;
         }
-        let (name, behind) = after.split_at(name_len(after));
+        let (name, remainder) = after.split_at(name_len(after));
         if name.is_empty() {
             expanded.push('$');
         } else {
             expanded.push_str(&value(name)?);
         }
-        rest = behind;
+        rest = remainder;
     }
     expanded.push_str(rest);
     Ok(PathBuf::from(expanded))
@@ -104,13 +104,13 @@ mod tests {
             ("a$/b$1", "a$/b$1"),
             ("", ""),
         ];
-        for (path, want) in cases {
-            assert_eq!(expand(path, variable), Ok(PathBuf::from(want)), "{path}");
+        for (path, expected) in cases {
+            assert_eq!(expand(path, variable), Ok(PathBuf::from(expected)), "{path}");
         }
     }
 
     #[test]
-    fn what_has_no_value_is_named() {
+    fn errors_name_the_unset_or_malformed_variable() {
         let cases = [
             ("$NONE/a", "path \"$NONE/a\": the variable NONE is not set"),
             ("a/${EMPTY}", "path \"a/${EMPTY}\": the variable EMPTY is not set"),
@@ -122,8 +122,8 @@ mod tests {
                 "path \"~bob/a\": `~` stands for your home folder only, not for another user's",
             ),
         ];
-        for (path, want) in cases {
-            assert_eq!(expand(path, variable).unwrap_err().to_string(), want, "{path}");
+        for (path, expected) in cases {
+            assert_eq!(expand(path, variable).unwrap_err().to_string(), expected, "{path}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Input shapes that share dimensions, for operators about which nothing else is known. They are drawn at random; an
-//! accepted draw is a pattern for nodes with other dimensions.
+//! Random input shapes that share dimensions, to find valid inputs for operators about which nothing else is known.
+//!
+//! If an operator accepts a drawn pattern, other values of its variable dimensions give nodes of other sizes.
 
 /// The number of dimensions of a pattern that vary between nodes; others are constant.
 pub const VARIABLES: usize = 3;
@@ -16,53 +17,54 @@ enum Extent {
 pub struct Pattern(Vec<Vec<Extent>>);
 
 impl Pattern {
-    /// Draws a pattern for this number of inputs; later inputs often equal an earlier one or are vectors. `below`
-    /// returns a random number below its argument, and 0 for 0.
+    /// Draws a pattern for this number of inputs; later inputs often have the shape of an earlier one or are vectors.
+    /// `below` returns a random number below its argument, and 0 for 0.
     pub fn drawn(inputs: usize, below: &mut dyn FnMut(usize) -> usize) -> Self {
-        let mut all: Vec<Vec<Extent>> = Vec::new();
-        let mut known: Vec<Extent> = Vec::new();
+        let mut all_dims: Vec<Vec<Extent>> = Vec::new();
+        let mut known_extents: Vec<Extent> = Vec::new();
         for port in 0..inputs {
-            let before = all.get(below(all.len())).cloned();
-            let own = match before {
+            let earlier = all_dims.get(below(all_dims.len())).cloned();
+            let dims = match earlier {
                 Some(mut like) if below(5) < 2 => {
-                    let at = below(like.len());
-                    if let (0, Some(extent)) = (below(2), like.get_mut(at)) {
-                        *extent = any(below);
+                    let varied_axis = below(like.len());
+                    if let (0, Some(extent)) = (below(2), like.get_mut(varied_axis)) {
+                        *extent = random_extent(below);
                     }
                     like
                 }
                 _ => {
+                    // Ranks that occur twice are drawn twice as often.
                     let ranks: &[usize] =
                         if port == 0 { &[1, 2, 2, 3, 3, 4, 4] } else { &[0, 1, 1, 1, 2, 2, 3, 4] };
                     let rank = ranks.get(below(ranks.len())).copied().unwrap_or(1);
-                    (0..rank).map(|_| tied(&known, below)).collect()
+                    (0..rank).map(|_| tied(&known_extents, below)).collect()
                 }
             };
-            known.extend(&own);
-            all.push(own);
+            known_extents.extend(&dims);
+            all_dims.push(dims);
         }
-        Self(all)
+        Self(all_dims)
     }
 
     /// Returns the dimensions of an input for these values of the variables; inputs beyond the last have the last
     /// one's.
     pub fn dims(&self, port: usize, values: [usize; VARIABLES]) -> Vec<usize> {
-        let own = self.0.get(port).or(self.0.last());
+        let extents = self.0.get(port).or(self.0.last());
         let value = |extent: &Extent| match extent {
             Extent::Variable(at) => values.get(*at).copied().unwrap_or(1),
             Extent::Fixed(extent) => *extent,
         };
-        own.into_iter().flatten().map(value).collect()
+        extents.into_iter().flatten().map(value).collect()
     }
 }
 
 /// Returns a dimension of an earlier input, or a new one, at random.
-fn tied(known: &[Extent], below: &mut dyn FnMut(usize) -> usize) -> Extent {
-    let old = known.get(below(known.len())).copied();
-    old.filter(|_| below(3) < 2).unwrap_or_else(|| any(below))
+fn tied(known_extents: &[Extent], below: &mut dyn FnMut(usize) -> usize) -> Extent {
+    let earlier = known_extents.get(below(known_extents.len())).copied();
+    earlier.filter(|_| below(3) < 2).unwrap_or_else(|| random_extent(below))
 }
 
-fn any(below: &mut dyn FnMut(usize) -> usize) -> Extent {
+fn random_extent(below: &mut dyn FnMut(usize) -> usize) -> Extent {
     match below(6) {
         0 => Extent::Fixed(1),
         1 => Extent::Fixed(below(3) + 2),
@@ -84,31 +86,33 @@ mod tests {
     }
 
     /// Counts the patterns drawn until one satisfies `does`.
-    fn until(inputs: usize, does: impl Fn(&[Vec<usize>]) -> bool) -> usize {
+    fn draws_until(inputs: usize, holds: impl Fn(&[Vec<usize>]) -> bool) -> usize {
         let mut below = below();
         let drawn = (1..=4000).find(|_| {
             let pattern = Pattern::drawn(inputs, &mut below);
             let dims: Vec<_> = (0..inputs).map(|port| pattern.dims(port, [4, 6, 2])).collect();
-            does(&dims)
+            holds(&dims)
         });
         drawn.unwrap()
     }
 
     #[test]
-    fn inputs_with_extents_in_common_are_soon_drawn() {
+    fn common_combinations_of_shapes_are_drawn() {
         // Token positions; scale and bias of channels; queries, keys, values and a mask; boxes and their scores.
-        until(2, |of| of[0].len() == 3 && of[0][2] % 2 == 0 && of[1] == [of[0][0]]);
-        until(3, |of| of[0].len() > 1 && of[1] == [of[0][of[0].len() - 1]] && of[2] == of[1]);
-        until(4, |of| {
-            let [q, k, v, mask] = of else { return false };
-            let is_of_rank = [q, k, v].iter().all(|of| of.len() == 3);
+        draws_until(2, |dims| dims[0].len() == 3 && dims[0][2] % 2 == 0 && dims[1] == [dims[0][0]]);
+        draws_until(3, |dims| {
+            dims[0].len() > 1 && dims[1] == [dims[0][dims[0].len() - 1]] && dims[2] == dims[1]
+        });
+        draws_until(4, |dims| {
+            let [q, k, v, mask] = dims else { return false };
+            let is_of_rank = [q, k, v].iter().all(|dims| dims.len() == 3);
             is_of_rank && k == v && q[0] == k[0] && q[2] == k[2] && *mask == [q[1], k[1]]
         });
-        until(2, |of| of[0].len() == 2 && of[0][1] == 4 && of[1] == [of[0][0]]);
+        draws_until(2, |dims| dims[0].len() == 2 && dims[0][1] == 4 && dims[1] == [dims[0][0]]);
     }
 
     #[test]
-    fn patterns_keep_what_is_in_common_whatever_the_extents() {
+    fn variable_dimensions_scale_and_fixed_ones_do_not() {
         let mut below = below();
         for _ in 0..100 {
             let pattern = Pattern::drawn(3, &mut below);

@@ -1,4 +1,5 @@
-//! An operator's reference: converts the config's ports and parameters to a signature of the reference language.
+//! Reads an operator's reference, the source that defines its results in the language of `udo-reference`: converts the
+//! config's ports and parameters to a signature, and checks the source against it.
 
 use udo_reference::{
     Class, Elements, Faults, Input, Output, Param, ParamKind, Program, Signature, Tensor, Value,
@@ -9,7 +10,7 @@ use crate::config::{self, DefaultValue, Family, Op, QuantizationMode, Scalar, Sc
 /// Returns the program of an operator's `"reference"`; `None` if the config has no reference.
 ///
 /// # Errors
-/// The source does not fit the operator; the reader has refused such configs.
+/// The source does not fit the operator. Configs from [`crate::read()`] never fail.
 pub fn program(op: &Op) -> Result<Option<Program>, Faults> {
     op.reference.as_deref().map(|source| Program::read(source, &signature(op))).transpose()
 }
@@ -32,19 +33,20 @@ pub(crate) fn signature(op: &Op) -> Signature {
     }
 }
 
-/// Returns the class of a tensor's elements on every core: float if they are floats or quantized on some core.
+/// Returns the class of a tensor's elements, which is the same on all cores: float if they are floats or quantized
+/// values on some core.
 pub(crate) fn class(tensor: &config::Tensor) -> Class {
-    let is_real = |family| match family {
+    let is_float_family = |family| match family {
         Family::Float(_) | Family::Fixed => true,
         Family::Integer(..) | Family::Truth | Family::Text => false,
     };
-    let is_truth = |entry: &config::CoreType| entry.dtype.family() == Family::Truth;
-    let has_reals = tensor.types.iter().any(|entry| is_real(entry.dtype.family()));
+    let is_bool = |entry: &config::CoreType| entry.dtype.family() == Family::Truth;
+    let has_reals = tensor.types.iter().any(|entry| is_float_family(entry.dtype.family()));
     let is_float =
         has_reals || tensor.quantization == Some(QuantizationMode::Tf) || tensor.has_real_default();
     if is_float {
         Class::Float
-    } else if tensor.types.iter().all(is_truth) {
+    } else if tensor.types.iter().all(is_bool) {
         Class::Bool
     } else {
         Class::Int

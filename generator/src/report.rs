@@ -1,4 +1,4 @@
-//! Collects the faults of all files, so that one run shows them all.
+//! Collects the faults of all config files, so that one run reports all of them, in the order of their places.
 
 use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
@@ -24,6 +24,7 @@ pub(crate) fn problem(
     Problem { kind, found: found.into(), expected: expected.into(), help: help.into() }
 }
 
+/// The faults so far.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     sources: &'a [Source<'a>],
@@ -45,7 +46,7 @@ impl<'a> Report<'a> {
         self.entries.push((spot.clone(), Severity::Warning, problem));
     }
 
-    /// Reports a habit of vendor configs: an error, or a warning in [`Mode::Compat`].
+    /// Reports a deviation that is common in vendors' configs: an error, or a warning in [`Mode::Compat`].
     pub(crate) fn lax(&mut self, spot: &Spot, problem: Problem) {
         let severity = match self.mode {
             Mode::Strict => Severity::Error,
@@ -54,7 +55,7 @@ impl<'a> Report<'a> {
         self.entries.push((spot.clone(), severity, problem));
     }
 
-    /// Formats a place for messages about another one: `a.json:3:14`.
+    /// Formats a place that the message about another place mentions: `a.json:3:14`.
     pub(crate) fn place(&self, spot: &Spot) -> String {
         let Some(source) = self.sources.get(spot.file.0) else { return spot.path.clone() };
         let Position { line, column } = Cursor::new(source.text).advance(spot.offset);
@@ -95,29 +96,29 @@ impl<'a> Report<'a> {
 struct Cursor<'t> {
     rest: &'t str,
     offset: usize,
-    at: Position,
+    position: Position,
 }
 
 impl<'t> Cursor<'t> {
     fn new(text: &'t str) -> Self {
-        Self { rest: text, offset: 0, at: Position { line: 1, column: 1 } }
+        Self { rest: text, offset: 0, position: Position { line: 1, column: 1 } }
     }
 
     fn advance(&mut self, offset: usize) -> Position {
         let step = offset.saturating_sub(self.offset).min(self.rest.len());
-        let Some((passed, rest)) = self.rest.split_at_checked(step) else { return self.at };
+        let Some((passed, rest)) = self.rest.split_at_checked(step) else { return self.position };
         let start = match passed.rfind('\n') {
             Some(newline) => {
-                self.at.line += passed.bytes().filter(|byte| *byte == b'\n').count();
-                self.at.column = 1;
+                self.position.line += passed.bytes().filter(|byte| *byte == b'\n').count();
+                self.position.column = 1;
                 newline + 1
             }
             None => 0,
         };
-        self.at.column += passed.get(start..).unwrap_or_default().chars().count();
+        self.position.column += passed.get(start..).unwrap_or_default().chars().count();
         self.rest = rest;
         self.offset += step;
-        self.at
+        self.position
     }
 }
 
@@ -129,11 +130,11 @@ mod tests {
     fn positions_count_lines_and_characters() {
         let text = "ab\n\u{e9}c\r\nd";
         let cases = [(0, 1, 1), (2, 1, 3), (2, 1, 3), (3, 2, 1), (5, 2, 2), (8, 3, 1), (99, 3, 2)];
-        let mut walk = Cursor::new(text);
+        let mut moving_cursor = Cursor::new(text);
         for (offset, line, column) in cases {
-            let want = Position { line, column };
-            assert_eq!(Cursor::new(text).advance(offset), want, "{offset}");
-            assert_eq!(walk.advance(offset), want, "{offset} on the way");
+            let expected = Position { line, column };
+            assert_eq!(Cursor::new(text).advance(offset), expected, "{offset}");
+            assert_eq!(moving_cursor.advance(offset), expected, "{offset} on the way");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The grammar of configs as a JSON Schema, for completion and checks in editors.
+//! Prints the grammar of configs as a JSON Schema, for completion and checks in editors.
 //!
-//! It constrains single values. Constraints between values, such as a type for each declared core, are
-//! the reader's; so the reader may refuse a config that the schema accepts.
+//! The schema constrains single values. Only the reader checks constraints between values, such as a type for each
+//! declared core, so it may refuse a config that the schema accepts.
 
 use serde_json::{Map, Value, json};
 
@@ -54,19 +54,20 @@ fn name() -> Value {
     })
 }
 
-/// Describes an object with its fields; for a tensor those of its role.
+/// Describes an object with its fields. A tensor has the fields of its role; a bool field of another role must be
+/// `false`.
 fn object(object: &Object, role: Option<Role>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for field in object.fields {
-        let may_say_yes = match (field.need, role) {
+        let is_allowed = match (field.need, role) {
             (Need::On(roles), Some(role)) => roles.contains(&role),
             (Need::Required | Need::Optional | Need::OneOfTypes | Need::On(_), _) => true,
         };
         if field.need == Need::Required {
             required.push(field.key);
         }
-        if may_say_yes {
+        if is_allowed {
             properties.insert(field.key.to_owned(), described(field, role));
         } else if field.of == FieldKind::Truth {
             properties.insert(field.key.to_owned(), json!({ "const": false }));
@@ -80,6 +81,7 @@ fn object(object: &Object, role: Option<Role>) -> Value {
     })
 }
 
+/// Describes a field, with its documentation.
 fn described(field: &Field, role: Option<Role>) -> Value {
     let mut value = field_schema(field.of, role);
     if let Some(value) = value.as_object_mut() {
@@ -98,14 +100,15 @@ fn plain(text: &str) -> String {
     text.replace('`', "")
 }
 
-fn field_schema(of: FieldKind, role: Option<Role>) -> Value {
+fn field_schema(kind: FieldKind, role: Option<Role>) -> Value {
     let list = |def: &str| json!({ "type": "array", "items": { "$ref": def } });
-    let some = |def: &str| json!({ "type": "array", "minItems": 1, "items": { "$ref": def } });
+    let nonempty_list =
+        |def: &str| json!({ "type": "array", "minItems": 1, "items": { "$ref": def } });
     let ports = |def: &str| {
         let items = json!({ "$ref": def });
         json!({ "type": "array", "minItems": 1, "maxItems": MAX_PORTS, "items": items })
     };
-    match of {
+    match kind {
         FieldKind::Name => json!({ "$ref": "#/$defs/name" }),
         FieldKind::Path => json!({ "type": "string" }),
         FieldKind::Version => {
@@ -124,13 +127,13 @@ fn field_schema(of: FieldKind, role: Option<Role>) -> Value {
         FieldKind::ScalarType => types(is_scalar_type),
         FieldKind::TypesPerCore => types_per_core(role),
         FieldKind::Cores => list("#/$defs/core"),
-        FieldKind::SomeCores => some("#/$defs/core"),
+        FieldKind::SomeCores => nonempty_list("#/$defs/core"),
         FieldKind::Archs => list("#/$defs/arch"),
         FieldKind::TensorDefault => {
             json!({ "anyOf": [{ "$ref": "#/$defs/value" }, list("#/$defs/value")] })
         }
         FieldKind::ScalarDefault => json!({ "$ref": "#/$defs/value" }),
-        FieldKind::Operators => some("#/$defs/operator"),
+        FieldKind::Operators => nonempty_list("#/$defs/operator"),
         FieldKind::Inputs => ports("#/$defs/input"),
         FieldKind::Outputs => ports("#/$defs/output"),
         FieldKind::TensorParams => list("#/$defs/tensorParam"),
@@ -179,12 +182,13 @@ fn types_per_core(role: Option<Role>) -> Value {
     })
 }
 
+/// Describes a tensor, which has either one type or a type per core.
 fn tensor(role: Role) -> Value {
     let mut value = object(&TENSOR, Some(role));
     if let Some(value) = value.as_object_mut() {
         let needs = |key: &str| json!({ "required": [key] });
-        let one = json!([needs("data_type"), needs("per_core_data_types")]);
-        value.insert("oneOf".to_owned(), one);
+        let exactly_one_type = json!([needs("data_type"), needs("per_core_data_types")]);
+        value.insert("oneOf".to_owned(), exactly_one_type);
     }
     value
 }

@@ -11,27 +11,27 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// How to treat habits of vendor configs that the grammar does not allow.
+/// The treatment of deviations that are common in vendors' configs but not allowed by the grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// As an error.
+    /// They are errors.
     #[default]
     Strict,
-    /// As a warning that names the assumption made.
+    /// They are warnings, which say what the reader assumes.
     Compat,
 }
 
-/// Why bytes cannot be decoded.
+/// The error of [`decode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They start with the mark of another encoding.
+    /// The text starts with the byte order mark, or declares the name, of another encoding.
     #[error("the text is in {encoding}, expected UTF-8")]
     Encoding {
         /// The name of the encoding.
         encoding: String,
     },
-    /// They are not valid UTF-8.
+    /// The text is not valid UTF-8.
     #[error("byte {byte:#04x} in line {line}, character {column} is not valid UTF-8")]
     Byte {
         /// The first invalid byte.
@@ -44,7 +44,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Returns the next step.
+    /// Returns advice for the user: the next step.
     pub fn help(&self) -> String {
         match self {
             Self::Encoding { encoding } => {
@@ -62,7 +62,7 @@ impl DecodeError {
 /// # Errors
 /// It is not UTF-8; the error names its encoding if it is known.
 pub fn decode(bytes: Vec<u8>) -> Result<String, DecodeError> {
-    let wide = match bytes.as_slice() {
+    let other_encoding = match bytes.as_slice() {
         // The byte order mark of UTF-16LE is a prefix of that of UTF-32LE.
         [0xff, 0xfe, 0, 0, ..] => Some("UTF-32LE"),
         [0, 0, 0xfe, 0xff, ..] => Some("UTF-32BE"),
@@ -70,7 +70,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, DecodeError> {
         [0xfe, 0xff, ..] | [0, b'{' | b'<', ..] => Some("UTF-16BE"),
         _ => None,
     };
-    if let Some(encoding) = wide {
+    if let Some(encoding) = other_encoding {
         return Err(DecodeError::Encoding { encoding: encoding.to_owned() });
     }
     let error = match String::from_utf8(bytes) {
@@ -81,15 +81,16 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, DecodeError> {
     if let Some(encoding) = declared(bytes) {
         return Err(DecodeError::Encoding { encoding });
     }
-    let (sound, rest) = bytes.split_at(error.utf8_error().valid_up_to());
-    let sound = String::from_utf8_lossy(sound);
-    let line = sound.matches('\n').count() + 1;
-    let column = sound.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let (valid, rest) = bytes.split_at(error.utf8_error().valid_up_to());
+    let valid = String::from_utf8_lossy(valid);
+    let line = valid.matches('\n').count() + 1;
+    let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     Err(DecodeError::Byte { byte: rest.first().copied().unwrap_or_default(), line, column })
 }
 
 /// Returns the encoding of the XML declaration, if it is not UTF-8.
 fn declared(bytes: &[u8]) -> Option<String> {
+    // A declaration is far shorter than 200 bytes.
     let text = String::from_utf8_lossy(bytes.get(..bytes.len().min(200))?).into_owned();
     let declaration = text.strip_prefix("<?xml")?.split_once("?>")?.0.split_once("encoding")?.1;
     let quoted = declaration.trim_start().strip_prefix('=')?.trim_start();
@@ -116,13 +117,13 @@ mod tests {
             (latin(xml), "the text is in ISO-8859-1, expected UTF-8"),
             (latin("{\n \"\u{e9}\""), "byte 0xe9 in line 2, character 3 is not valid UTF-8"),
         ];
-        for (bytes, want) in cases {
-            assert_eq!(decode(bytes).unwrap_err().to_string(), want);
+        for (bytes, expected) in cases {
+            assert_eq!(decode(bytes).unwrap_err().to_string(), expected);
         }
     }
 
     #[test]
-    fn utf_8_is_text_whatever_a_declaration_says() {
+    fn valid_utf_8_is_decoded_despite_its_declaration() {
         for text in ["{\"\u{e9}\"}", "", "<?xml version='1.0' encoding='Latin1'?><a/>"] {
             assert_eq!(decode(text.as_bytes().to_vec()), Ok(text.to_owned()));
         }

@@ -4,30 +4,31 @@ use std::fmt::Write as _;
 
 use strsim::levenshtein;
 
-/// Longer words get no suggestion.
+/// The longest word, in bytes, that gets a suggestion.
 const MAX_WORD: usize = 64;
 
-/// Longer words are truncated when quoted.
+/// The number of characters after which a quoted word is truncated.
 const MAX_QUOTED: usize = 48;
 
-/// Returns the allowed word closest to `found`, ignoring case, if one is close enough.
-pub(crate) fn nearest<'a>(found: &str, allowed: &[&'a str]) -> Option<&'a str> {
-    if found.is_empty() || found.len() > MAX_WORD {
+/// Returns the allowed word closest to `misspelt`, ignoring case, if it is at most a third of the word's length in
+/// edits away.
+pub(crate) fn nearest<'a>(misspelt: &str, allowed: &[&'a str]) -> Option<&'a str> {
+    if misspelt.is_empty() || misspelt.len() > MAX_WORD {
         return None;
     }
-    let found = found.to_lowercase();
-    let limit = (found.chars().count() / 3).max(1);
+    let misspelt = misspelt.to_lowercase();
+    let limit = (misspelt.chars().count() / 3).max(1);
     allowed
         .iter()
-        .map(|word| (levenshtein(&found, &word.to_lowercase()), *word))
+        .map(|word| (levenshtein(&misspelt, &word.to_lowercase()), *word))
         .filter(|(edits, _)| *edits <= limit)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, word)| word)
 }
 
 /// Returns a `help` text: the nearest spelling if there is one, else `otherwise`.
-pub(crate) fn did_you_mean(found: &str, allowed: &[&str], otherwise: &str) -> String {
-    match nearest(found, allowed) {
+pub(crate) fn did_you_mean(misspelt: &str, allowed: &[&str], otherwise: &str) -> String {
+    match nearest(misspelt, allowed) {
         Some(word) => format!("did you mean \"{word}\"?"),
         None => otherwise.to_owned(),
     }
@@ -35,9 +36,9 @@ pub(crate) fn did_you_mean(found: &str, allowed: &[&str], otherwise: &str) -> St
 
 /// Quotes a word, escaped and truncated to a readable length.
 pub(crate) fn quote(word: &str) -> String {
-    let cut: String = word.chars().take(MAX_QUOTED).collect();
-    let mut quoted = format!("{cut:?}");
-    if cut.len() < word.len() {
+    let shortened: String = word.chars().take(MAX_QUOTED).collect();
+    let mut quoted = format!("{shortened:?}");
+    if shortened.len() < word.len() {
         let _ = write!(quoted, ".. ({} bytes)", word.len());
     }
     quoted
@@ -48,9 +49,9 @@ pub(crate) fn one_of<W: AsRef<str>>(words: &[W]) -> String {
     match words {
         [] => "nothing".to_owned(),
         [only] => only.as_ref().to_owned(),
-        [first @ .., last] => {
-            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
-            format!("{} or {}", first.join(", "), last.as_ref())
+        [leading @ .., last] => {
+            let leading: Vec<&str> = leading.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", leading.join(", "), last.as_ref())
         }
     }
 }
@@ -66,20 +67,20 @@ mod tests {
             ("inptus", Some("inputs")),
             ("Inputs", Some("inputs")),
             ("core_type", Some("core_types")),
-            // The tolerance for six characters is two replacements.
+            // Six characters allow two edits.
             ("inzutz", Some("inputs")),
             ("inzutzz", None),
             ("weights", None),
             ("", None),
         ];
-        for (found, want) in cases {
-            assert_eq!(nearest(found, &allowed), want, "{found}");
+        for (misspelt, expected) in cases {
+            assert_eq!(nearest(misspelt, &allowed), expected, "{misspelt}");
         }
         assert_eq!(nearest(&"i".repeat(65), &["i"]), None);
     }
 
     #[test]
-    fn quoted_words_are_escaped_and_cut() {
+    fn quoted_words_are_escaped_and_truncated() {
         assert_eq!(quote("a\n\"b"), r#""a\n\"b""#);
         let long = quote(&"x".repeat(1000));
         assert_eq!(long, format!("\"{}\".. (1000 bytes)", "x".repeat(MAX_QUOTED)));
@@ -93,8 +94,8 @@ mod tests {
             (&["a", "b"], "a or b"),
             (&["a", "b", "c"], "a, b or c"),
         ];
-        for (words, want) in cases {
-            assert_eq!(one_of(words), want);
+        for (words, expected) in cases {
+            assert_eq!(one_of(words), expected);
         }
     }
 }

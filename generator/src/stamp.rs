@@ -1,5 +1,5 @@
-//! The part of the config that an author's file was written for, so that a changed config can report the
-//! drift.
+//! Stamps: the part of the config that a file of the package's author depends on. A file contains the hash of its
+//! stamp, the fingerprint, so that `udo new` can report files that were written for another config.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub struct Stamp {
     pub lines: Vec<String>,
 }
 
-/// The word before the stamp in an author's file, after the comment sign.
+/// The word before the fingerprint in an author's file, after the comment sign.
 pub(crate) const STAMP_WORD: &str = "config ";
 
 impl Stamp {
@@ -48,7 +48,7 @@ impl Stamp {
         let tensors = op.inputs.iter().chain(&op.outputs).chain(&op.tensor_params);
         stamp.lines.extend(tensors.map(|tensor| {
             let class = match reference::class(tensor) {
-                // Hashed into files that exist, as all words of a stamp.
+                // Must not change: existing files contain hashes of these words.
                 Class::Float => "real numbers",
                 Class::Int => "integers",
                 Class::Bool => "bools",
@@ -64,6 +64,7 @@ impl Stamp {
     }
 }
 
+/// Returns the line of a port or tensor parameter.
 fn port(kind: &str, tensor: &Tensor, core: Option<Core>) -> String {
     let mut line = format!("{kind} {}", tensor.name);
     let dtype = match core {
@@ -118,7 +119,7 @@ fn scalar(value: &Scalar) -> String {
     }
 }
 
-/// Returns the FNV-1a hash of a text, which is the same on every machine.
+/// Returns the 64-bit FNV-1a hash of a text, which is the same on every machine.
 pub(crate) fn digest(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -126,7 +127,7 @@ pub(crate) fn digest(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// Returns the stamp's fingerprint in the first lines of a file.
+/// Returns the stamp's fingerprint if one of the first eight lines of a file contains it.
 pub(crate) fn read_fingerprint(text: &str) -> Option<&str> {
     text.lines().take(8).find_map(|line| {
         let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("//"))?;
@@ -152,15 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn files_tell_what_they_were_written_for() {
+    fn fingerprints_are_read_from_comments() {
         let cases = [
             ("//! yours\n//! config 0123456789abcdef\n", Some("0123456789abcdef")),
             ("// config 0123456789abcdef\n", Some("0123456789abcdef")),
             ("//! config later\n", None),
             ("fn main() {}\n", None),
         ];
-        for (text, want) in cases {
-            assert_eq!(read_fingerprint(text), want, "{text:?}");
+        for (text, expected) in cases {
+            assert_eq!(read_fingerprint(text), expected, "{text:?}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The templates: embedded at build time, and optionally replaced from a folder.
+//! The templates of generated files: embedded at build time, optionally replaced from a folder, and printed by
+//! `minijinja`.
 
 use std::{
     io,
@@ -9,6 +10,7 @@ use minijinja::{Environment, UndefinedBehavior, syntax::SyntaxConfig};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
+/// The embedded templates as (name, text), sorted by name; `build.rs` writes the table.
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/templates.rs"));
 
 /// The extension of a template's file name.
@@ -21,7 +23,7 @@ pub struct Templates {
     owner: TemplatesOwner,
 }
 
-/// The owner of the templates that print a package.
+/// The owner of the templates that a package is generated with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TemplatesOwner {
@@ -40,7 +42,7 @@ impl TemplatesOwner {
     }
 }
 
-/// Why a folder of templates cannot be used.
+/// The error of [`Templates::replaced_from`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplatesError {
@@ -65,7 +67,7 @@ pub enum TemplatesError {
     },
 }
 
-/// Why a template failed.
+/// The error of a template that cannot be parsed or printed.
 #[derive(Debug, thiserror::Error)]
 #[error("template {name}{}: {reason}", place(*.line))]
 pub struct RenderError {
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_template_prints_and_a_stray_one_is_named() {
+    fn templates_can_be_replaced_and_unknown_names_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("cpu")).unwrap();
         fs::write(dir.path().join("cpu/op.rs.jinja"), "{{ op }}\n").unwrap();

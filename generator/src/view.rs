@@ -1,4 +1,5 @@
-//! The variables of templates: names, and code that is already formatted.
+//! Views: the variables of templates, made of a checked config. They contain names, flags, and code that is already
+//! formatted.
 
 mod kernel;
 mod params;
@@ -46,7 +47,7 @@ pub(crate) struct PackageView {
     pub(crate) has_params: bool,
     /// Whether OpenCL C is printed from references.
     pub(crate) has_opencl: bool,
-    /// The code that these files share.
+    /// The support code that files printed from references share.
     pub(crate) support: String,
     /// The additional code for the GPU, which formats constants for OpenCL C.
     pub(crate) constants_support: &'static str,
@@ -68,12 +69,12 @@ pub(crate) struct FormulaView {
 impl FormulaView {
     /// Returns the formulas of a package.
     pub(crate) fn all(package: &Package) -> Vec<Self> {
-        let of = |op: &Op| {
+        let formula = |op: &Op| {
             let line = |line: &str| format!("    {line}").trim_end().to_owned();
             let lines: Vec<String> = op.reference.as_deref()?.lines().map(line).collect();
             Some(Self { op: op.name.clone(), source: lines.join("\n") })
         };
-        package.ops.iter().filter_map(of).collect()
+        package.ops.iter().filter_map(formula).collect()
     }
 }
 
@@ -81,7 +82,7 @@ impl FormulaView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct MakeTarget {
     pub(crate) name: &'static str,
-    /// `-p a -p b`
+    /// The arguments for Cargo, such as `-p a -p b`.
     pub(crate) crates: String,
 }
 
@@ -144,15 +145,15 @@ pub(crate) struct OpView {
     pub(crate) imports: String,
     /// The constants at the start of the file.
     pub(crate) tables: String,
-    /// The head of the computing function, if it depends on the config.
+    /// The declaration of the computing function, if it depends on the config.
     pub(crate) signature: String,
     /// The struct of its parameters, if kernels have one and the operator has parameters.
     pub(crate) params: Option<ParamsView>,
-    /// `dsp_kernel!(..);`
+    /// The registration of a DSP kernel, `dsp_kernel!(..);`.
     pub(crate) registration: String,
-    /// Why its reference is not printed here, if it has one.
+    /// The reason why no code is printed from its reference, if it has one.
     pub(crate) note: Option<String>,
-    /// The code printed from its reference, if there is any here.
+    /// The code printed from its reference, if any.
     pub(crate) reference: Option<ReferenceView>,
     /// A node for the test of shape inference printed from a reference.
     pub(crate) sample: Option<SampleView>,
@@ -233,20 +234,21 @@ fn inference(op: &Op) -> String {
     let first = op.inputs.first().map(|input| &input.types);
     let mut lines = Vec::new();
     for (index, output) in op.outputs.iter().enumerate() {
-        let is_alike = first.is_none_or(|first| *first == output.types);
-        let mut set = Vec::new();
-        if is_alike {
-            set.push(format!("cx.set_output({index}, first)?;"));
+        let has_type_of_first = first.is_none_or(|first| *first == output.types);
+        let mut statements = Vec::new();
+        if has_type_of_first {
+            statements.push(format!("cx.set_output({index}, first)?;"));
         } else {
-            set.push(format!("let of = {};", reference::output_type(op, output)));
-            set.push(format!("cx.set_output({index}, TensorDesc::new(of, first.full_shape()))?;"));
+            statements.push(format!("let of = {};", reference::output_type(op, output)));
+            statements
+                .push(format!("cx.set_output({index}, TensorDesc::new(of, first.full_shape()))?;"));
         }
         if output.is_optional {
             lines.push(format!("if cx.output_count() > {index} {{"));
-            lines.extend(set.iter().map(|line| format!("    {line}")));
+            lines.extend(statements.iter().map(|line| format!("    {line}")));
             lines.push("}".to_owned());
         } else {
-            lines.extend(set);
+            lines.extend(statements);
         }
     }
     match lines.last_mut() {

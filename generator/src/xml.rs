@@ -1,5 +1,8 @@
-//! The XML front end: op definitions in, drafts out. It reads what says something about a package, knows
-//! every element of the format, and leaves what the parts mean together to `check`.
+//! The XML front end: reads the vendor's op definitions (`OpDefCollection`) into drafts, the unchecked form of
+//! packages.
+//!
+//! It knows every element of the format and ignores those that do not describe a package. `check` later checks how the
+//! parts depend on each other.
 
 mod document;
 mod merge;
@@ -18,13 +21,13 @@ use document::{Document, Reader};
 pub(crate) use merge::join_backends;
 use supplement::Supplements;
 
-/// The elements of the format: attributes, children, and what is taken of it.
+/// An element of the format, with its attributes and children.
 pub(crate) struct Element {
     pub(crate) name: &'static str,
     attributes: &'static [&'static str],
     children: &'static [&'static str],
-    /// As `docs/config.md` says it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the page is held against it"))]
+    /// Its equivalent in a JSON config, as in the table of `docs/config.md`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
     meaning: &'static str,
 }
 
@@ -52,9 +55,10 @@ const PARTS: &[&str] = &[
     "OnlyDefaultSupported",
 ];
 
-/// The element that this toolkit adds to the format's own.
+/// The element that this toolkit adds to the vendor's format.
 const REFERENCE: &str = "UdoReference";
 
+/// Every element of the format.
 pub(crate) const ELEMENTS: &[Element] = &[
     element(
         "OpDefCollection",

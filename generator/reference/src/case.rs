@@ -1,17 +1,17 @@
-//! Conversion of names to Rust's conventions.
+//! Converts names of operators and ports to Rust's naming conventions.
 
 /// Converts to `snake_case`: `Conv2DQuant` becomes `conv2d_quant`, `HTTPOp` becomes `http_op`.
 pub fn to_snake_case(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     let mut snake = String::with_capacity(name.len() + 4);
-    for (i, &c) in chars.iter().enumerate() {
-        let before = i.checked_sub(1).and_then(|at| chars.get(at));
-        let opens_word = chars.get(i + 1).is_some_and(char::is_ascii_lowercase);
-        let breaks = c.is_ascii_uppercase()
-            && before.is_some_and(|b| {
-                b.is_ascii_lowercase() || (b.is_ascii_alphanumeric() && opens_word)
+    for (index, &c) in chars.iter().enumerate() {
+        let previous = index.checked_sub(1).and_then(|at| chars.get(at));
+        let next_is_lowercase = chars.get(index + 1).is_some_and(char::is_ascii_lowercase);
+        let starts_word = c.is_ascii_uppercase()
+            && previous.is_some_and(|b| {
+                b.is_ascii_lowercase() || (b.is_ascii_alphanumeric() && next_is_lowercase)
             });
-        if (breaks || c == '_') && !snake.is_empty() && !snake.ends_with('_') {
+        if (starts_word || c == '_') && !snake.is_empty() && !snake.ends_with('_') {
             snake.push('_');
         }
         if c != '_' {
@@ -50,8 +50,8 @@ mod tests {
             ("x", "x"),
             ("", ""),
         ];
-        for (name, want) in cases {
-            assert_eq!(to_snake_case(name), want, "{name}");
+        for (name, expected) in cases {
+            assert_eq!(to_snake_case(name), expected, "{name}");
         }
     }
 }

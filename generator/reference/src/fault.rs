@@ -1,10 +1,10 @@
-//! Faults of a source, with their places.
+//! Faults of a source in the reference language, with their positions, and errors of its evaluation.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// A place in a source, both counted from 1. Columns count characters.
+/// A position in a source. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -24,23 +24,23 @@ impl fmt::Display for Position {
 pub struct Fault {
     /// The place in the source.
     pub at: Position,
-    /// The content of the place. Without `expected` it is a complete description of the problem.
+    /// The text at this position; or the complete description of the problem if `expected` is `None`.
     pub found: String,
     /// The allowed content, if it can be listed.
     pub expected: Option<String>,
     /// The next step.
     pub help: Option<String>,
-    /// The cause is a definition whose own fault is reported, so this one is not.
+    /// Whether another fault causes this one: it is then not reported.
     pub(crate) is_consequence: bool,
 }
 
 impl Fault {
-    /// A fault that needs no list of what is allowed.
+    /// Creates a fault that `problem` describes completely.
     pub(crate) fn new(at: Position, problem: impl Into<String>) -> Self {
         Self { at, found: problem.into(), expected: None, help: None, is_consequence: false }
     }
 
-    /// A fault where the source has `found` and the language allows `expected`.
+    /// Creates a fault where the source has `found` but the language allows `expected`.
     pub(crate) fn unexpected(
         at: Position,
         found: impl Into<String>,
@@ -49,7 +49,7 @@ impl Fault {
         Self { expected: Some(expected.into()), ..Self::new(at, found) }
     }
 
-    /// The use of a name whose definition has a fault.
+    /// Creates the fault of a name whose definition has a fault.
     pub(crate) fn consequence(at: Position) -> Self {
         Self { is_consequence: true, ..Self::new(at, "the definition of this name has a fault") }
     }

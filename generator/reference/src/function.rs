@@ -1,4 +1,4 @@
-//! The functions of the language: how each one is called, evaluated, bounded, and printed in Rust and OpenCL C.
+//! The table of functions of the reference language: the name, the evaluation, and the error bound of each one.
 //!
 //! Errors in units in the last place are those that the OpenCL specification allows (section "Relative error as
 //! ULPs", single precision, full profile), so that kernels that call their core's library stay within them.
@@ -15,6 +15,7 @@ pub(crate) struct Unary(pub(crate) usize);
 pub(crate) struct UnaryRow {
     pub(crate) name: &'static str,
     pub(crate) compute: fn(f64) -> f64,
+    /// The shape of its graph.
     pub(crate) course: Course,
     /// The error of a kernel's result in units in the last place; 0 if it is exact.
     pub(crate) ulps: f64,
@@ -27,7 +28,7 @@ pub(crate) enum Course {
     Monotone,
     /// Symmetric about 0, and monotone on each side.
     Even,
-    /// Lipschitz with constant 1, between -1 and 1.
+    /// Sine or cosine: between -1 and 1, with slopes of at most 1.
     Wave,
     /// The tangent, which rises between its poles.
     Tangent,
@@ -83,7 +84,7 @@ impl Unary {
     }
 
     pub(crate) fn row(self) -> &'static UnaryRow {
-        // The index came from the table.
+        // Always in range: indices come from the table.
         UNARY.get(self.0).unwrap_or(&UNARY[0])
     }
 
@@ -99,15 +100,15 @@ fn sign(x: f64) -> f64 {
     } else if x < 0.0 {
         -1.0
     } else {
-        // Zeros and NaN stay.
+        // Zeros and NaN are returned unchanged.
         x
     }
 }
 
-/// The standard library's function loses precision for small numbers.
+/// Returns the inverse hyperbolic sine. The standard library's function loses precision for small numbers.
 fn asinh(x: f64) -> f64 {
-    let a = x.abs();
-    (a + a * a / (1.0 + a.hypot(1.0))).ln_1p().copysign(x)
+    let magnitude = x.abs();
+    (magnitude + magnitude * magnitude / (1.0 + magnitude.hypot(1.0))).ln_1p().copysign(x)
 }
 
 /// A function of two numbers.
@@ -139,7 +140,7 @@ pub(crate) enum Binary {
     Ge,
 }
 
-/// The operands that a function of two accepts.
+/// The operands that a function of two numbers accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Numbers,
@@ -200,14 +201,14 @@ mod tests {
     use super::{UNARY, Unary};
 
     #[test]
-    fn rows_with_names_of_their_own_are_where_they_are_said_to_be() {
-        for (of, name) in [(Unary::NEG, "neg"), (Unary::ABS, "abs"), (Unary::SIGN, "sign")] {
-            assert_eq!(of.row().name, name);
+    fn constants_refer_to_the_rows_of_their_names() {
+        for (function, name) in [(Unary::NEG, "neg"), (Unary::ABS, "abs"), (Unary::SIGN, "sign")] {
+            assert_eq!(function.row().name, name);
         }
     }
 
     #[test]
-    fn functions_have_their_values() {
+    fn functions_have_known_values() {
         let cases = [
             ("neg", 2.0, -2.0),
             ("abs", -2.0, 2.0),
@@ -243,11 +244,11 @@ mod tests {
             cases.map(|case| case.0).to_vec(),
             UNARY.iter().map(|row| row.name).collect::<Vec<_>>()
         );
-        for (name, x, wanted) in cases {
-            let found = (Unary::named(name).unwrap().row().compute)(x);
+        for (name, x, expected) in cases {
+            let actual = (Unary::named(name).unwrap().row().compute)(x);
             assert!(
-                (found - wanted).abs() <= 1e-14 * wanted.abs(),
-                "{name}({x}) is {found}, wanted {wanted}"
+                (actual - expected).abs() <= 1e-14 * expected.abs(),
+                "{name}({x}) is {actual}, wanted {expected}"
             );
         }
     }

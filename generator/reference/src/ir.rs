@@ -1,8 +1,8 @@
-//! The intermediate representation for evaluation, error bounds and printing: a sequence of tensors, each with the
-//! ranges of its indices and the expression of an element.
+//! The intermediate representation of a program, which `lower` creates for evaluation and printing: a sequence of
+//! definitions, which are tensors, each with the ranges of its indices and the expression of an element.
 //!
-//! Whole-tensor expressions are element expressions too: of the element at [`HERE`], its coordinates, to which operands
-//! are aligned by numpy's broadcasting rules.
+//! Whole-tensor expressions such as `x + 1` are element expressions too. They compute the element at the coordinates
+//! [`HERE`], and numpy's broadcasting rules align the operands with them.
 
 mod pointwise;
 mod walk;
@@ -16,7 +16,8 @@ use crate::{
     signature::Class,
 };
 
-/// The index of a local or early value; lists and scalars are counted separately.
+/// The index of a local or early value; scalars and lists are counted separately. An early value depends on shapes and
+/// parameters only, so that finalize can compute it.
 pub(crate) type Slot = usize;
 
 /// The list with the coordinates of the element that a whole-tensor expression computes.
@@ -91,13 +92,18 @@ pub(crate) struct Def {
     pub(crate) name: Option<String>,
     pub(crate) class: Class,
     pub(crate) kind: DefKind,
-    /// The definition whose rounding errors this one computes.
+    /// The definition whose rounding errors this one computes (see `print::rests`).
     pub(crate) rest_of: Option<usize>,
 }
 
+/// The computation of a tensor.
 #[derive(Debug, Clone)]
 pub(crate) enum DefKind {
-    Elements { binders: Vec<Binder>, body: Scalar },
+    /// An element for each value of the indices.
+    Elements {
+        binders: Vec<Binder>,
+        body: Scalar,
+    },
     Select(Box<Select>),
 }
 
@@ -114,14 +120,16 @@ pub(crate) struct Select {
     pub(crate) unless: Option<(Slot, Scalar)>,
 }
 
+/// An index of a definition or fold, and its range.
 #[derive(Debug, Clone)]
 pub(crate) enum Binder {
     /// An index below a number.
     Index(Slot, Scalar),
-    /// Indices below those of a list.
+    /// A list of indices, each below the item of another list.
     Pack(Slot, List),
 }
 
+/// A tensor that can be read: an input, a tensor parameter or a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     Input(usize),
@@ -129,6 +137,7 @@ pub(crate) enum Source {
     Def(usize),
 }
 
+/// An expression of a number or bool.
 #[derive(Debug, Clone)]
 pub(crate) enum Scalar {
     Float(f64),
@@ -137,12 +146,14 @@ pub(crate) enum Scalar {
     /// A number or bool parameter.
     Param(usize),
     Var(Slot),
+    /// The item of a list at an index.
     Item(Box<List>, Box<Scalar>, Position),
     Len(Box<List>),
     /// The number of elements of a tensor with these dimensions.
     Product(Box<List>),
     /// The linear index of the element at these coordinates in a tensor with these dimensions.
     Ravel(Box<List>, Box<List>),
+    /// Whether a node has this input.
     Present(usize),
     TextIs(Text, Text),
     Read(Box<Read>),
@@ -153,8 +164,9 @@ pub(crate) enum Scalar {
     Or(Box<Scalar>, Box<Scalar>),
     Cast(Class, Box<Scalar>),
     If(Box<Scalar>, Box<Scalar>, Box<Scalar>),
+    /// A local value, and the expression that uses it.
     Let(Slot, Box<Scalar>, Box<Scalar>),
-    /// The element at other coordinates than [`HERE`].
+    /// The expression with [`HERE`] set to these coordinates.
     There(Box<List>, Box<Scalar>),
     Fold(Box<FoldLoop>),
 }
@@ -165,6 +177,7 @@ pub(crate) enum Text {
     Literal(String),
 }
 
+/// A read of one element.
 #[derive(Debug, Clone)]
 pub(crate) struct Read {
     pub(crate) at: Position,
@@ -174,6 +187,7 @@ pub(crate) struct Read {
     pub(crate) outside: Option<Scalar>,
 }
 
+/// A fold over indices.
 #[derive(Debug, Clone)]
 pub(crate) struct FoldLoop {
     pub(crate) at: Position,
@@ -232,14 +246,16 @@ pub(crate) enum List {
     If(Box<Scalar>, Box<List>, Box<List>),
     /// The broadcast of several shapes.
     Broadcast(Vec<List>, Position),
-    /// The coordinates of an operand with these dimensions for the result's coordinates.
+    /// The coordinates in an operand with these dimensions (the second list) for the coordinates in the broadcast
+    /// result.
     Align(Box<List>, Box<List>),
     /// The coordinates of the element with this linear index.
     Unravel(Box<Scalar>, Box<List>),
-    /// A reduction's effect on dimensions or coordinates.
+    /// The dimensions or coordinates of a fold along axes.
     Axes(Box<Axes>),
 }
 
+/// A list that a fold along axes derives from the dimensions of its operand.
 #[derive(Debug, Clone)]
 pub(crate) struct Axes {
     pub(crate) at: Position,
@@ -304,7 +320,7 @@ impl List {
                 let lens = lists.iter().map(|list| list.known_len(rank));
                 lens.collect::<Option<Vec<_>>>()?.into_iter().max()
             }
-            Self::Align(_, of) | Self::Unravel(_, of) => of.known_len(rank),
+            Self::Align(_, dims) | Self::Unravel(_, dims) => dims.known_len(rank),
             Self::For(_, count, _) => match &**count {
                 Scalar::Int(len) => usize::try_from(*len).ok(),
                 Scalar::Len(list) => list.known_len(rank),

@@ -1,5 +1,5 @@
-//! A small language that defines the results of operators. A source is checked against the operator's signature, its
-//! shapes are inferred, and its values are computed with error bounds for correct kernels.
+//! A small language that defines the results of operators. The crate checks a source against the operator's signature,
+//! infers shapes, computes values with error bounds that correct kernels stay within, and prints first kernels.
 //!
 //! The language is total: every program ends, since loops run over bounded indices and there is no recursion.
 //! `docs/reference-language.md` describes it. The crate does not depend on runtime, packages or configs.
@@ -103,7 +103,7 @@ impl Program {
         &self.warnings
     }
 
-    /// Iterates over the loosened tolerance of each output.
+    /// Iterates over the outputs' tolerances that the source declares with `tolerance`.
     pub fn tolerances(&self) -> impl Iterator<Item = Option<&Loosened>> {
         self.code.outputs.iter().map(|output| output.tolerance.as_ref())
     }
@@ -128,12 +128,12 @@ impl Program {
         eval::evaluate(&self.code, &self.signature, arguments, settings)
     }
 
-    /// Prints the core-independent part of the kernels in Rust, which a package contains once.
+    /// Prints the core-independent part of the kernels in Rust: the plan of a node and the element functions.
     pub fn formula(&self) -> Formula {
         print::formula(&self.code, &self.signature)
     }
 
-    /// Prints a first kernel in Rust, for ports of these element types.
+    /// Prints a kernel in Rust, for ports of these element types.
     pub fn rust(&self, ports: &Ports) -> RustKernel {
         print::rust(&self.code, &self.signature, ports)
     }

@@ -381,7 +381,7 @@ impl Printer<'_> {
         given.extend(texts.map(|(number, (left, right))| {
             (format!("text_{number}"), format!("{} == {}", said(left), said(right)))
         }));
-        Finalize { fields: self.fields(), parameters, given, steps }
+        Finalize { fields: self.fields(), parameters, initializers: given, steps }
     }
 
     /// Returns the contributions of all steps to the plan; `least` says whether selections are empty.
@@ -419,7 +419,7 @@ impl Printer<'_> {
             }
         };
         let value = plain::plain(&value);
-        Step { guards: self.guards(&step.guards), lines: emitter.block(), field, value }
+        Step { condition: self.guards(&step.guards), lines: emitter.block(), field, value }
     }
 
     /// Prints the condition of a step, if it has one.

@@ -1,4 +1,4 @@
-//! The signature of an operator, as plain data.
+//! The signature of an operator: the names and kinds of its ports and parameters, which a source is checked against.
 
 /// The class of a tensor's elements or of a parameter's value, independent of its width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub struct Input {
     pub class: Class,
     /// Whether a node may omit it; the source must then test `present(name)` before using it.
     pub optional: bool,
-    /// Whether its elements are known in shape inference.
+    /// Whether its elements are constants, known in shape inference.
     pub is_static: bool,
     /// Its value if a node omits it.
     pub default: Option<Tensor>,

@@ -1,4 +1,4 @@
-//! The storage of outputs, and its contribution to error bounds.
+//! Stored types of outputs, and the error that rounding to a stored type adds to the tolerance.
 
 use crate::{
     bound::{Arithmetic, Num, Val},
@@ -37,11 +37,13 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Returns the stored value, with the tolerance of a stored result.
+    /// Converts a computed value to the stored type; its error becomes the tolerance of the stored value.
     pub(crate) fn stored(self, value: Val) -> Val {
-        let rounded = |to: Arithmetic| match value.num {
-            Num::Float(number) if !to.holds(number) => to.computed(number, value.error, 1.0),
-            Num::Float(number) => to.computed(number, value.error, 0.0),
+        let rounded = |arithmetic: Arithmetic| match value.num {
+            Num::Float(number) if !arithmetic.holds(number) => {
+                arithmetic.computed(number, value.error, 1.0)
+            }
+            Num::Float(number) => arithmetic.computed(number, value.error, 0.0),
             Num::Int(_) | Num::Bool(_) => value,
         };
         match self {
@@ -59,11 +61,12 @@ impl Storage {
                 if number.is_nan() {
                     return Val::float(number, f64::INFINITY);
                 }
-                let kept = number.max(real(min)).min(real(max));
-                // One step: half of it is the rounding, and half a quotient on the other side of a tie.
+                let saturated = number.max(real(min)).min(real(max));
+                // One quantization step: half for the rounding, and half because a kernel's quotient may round to the
+                // other side of a tie.
                 let error =
                     if value.error.is_finite() { value.error + scale } else { f64::INFINITY };
-                Val::float(kept, error)
+                Val::float(saturated, error)
             }
         }
     }
@@ -71,9 +74,13 @@ impl Storage {
 
 /// Returns the lowest bits of an integer, signed or unsigned.
 fn wrapped(value: i64, bits: u32, signed: bool) -> i64 {
-    let drop = 64_u32.saturating_sub(bits.max(1));
-    let shifted = value << drop;
-    if signed { shifted >> drop } else { (shifted.cast_unsigned() >> drop).cast_signed() }
+    let unused_bits = 64_u32.saturating_sub(bits.max(1));
+    let shifted = value << unused_bits;
+    if signed {
+        shifted >> unused_bits
+    } else {
+        (shifted.cast_unsigned() >> unused_bits).cast_signed()
+    }
 }
 
 /// Quantizes a number: rounds half to even and saturates, as kernels do.
@@ -94,13 +101,13 @@ mod tests {
             (1 << 33, 32, true, 0),
             (-5, 64, true, -5),
         ];
-        for (value, bits, signed, wanted) in cases {
-            assert_eq!(wrapped(value, bits, signed), wanted, "{value} in {bits} bits");
+        for (value, bits, signed, expected) in cases {
+            assert_eq!(wrapped(value, bits, signed), expected, "{value} in {bits} bits");
         }
     }
 
     #[test]
-    fn quantized_values_saturate_and_may_be_a_step_off() {
+    fn quantized_values_saturate_with_a_tolerance_of_one_step() {
         let storage = Storage::Quantized { scale: 0.5, zero_point: 128, min: 0, max: 255 };
         let stored = storage.stored(Val::float(1000.0, 0.25));
         assert_eq!((stored.real(), stored.error), (63.5, 0.75));
@@ -109,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn what_half_precision_cannot_hold_is_rounded_or_infinite() {
+    fn half_precision_rounds_and_overflows_to_infinity() {
         let stored = |value| Storage::F16.stored(Val::float(value, 0.0)).error;
-        let wanted = [(0.5, 0.0), (0.1, 0.1 * 0.5_f64.powi(11)), (70000.0, f64::INFINITY)];
-        for (value, error) in wanted {
+        let cases = [(0.5, 0.0), (0.1, 0.1 * 0.5_f64.powi(11)), (70000.0, f64::INFINITY)];
+        for (value, error) in cases {
             assert_eq!(stored(value).to_bits(), error.to_bits(), "{value}");
         }
     }

@@ -1,7 +1,10 @@
-//! The syntax tree of a source, before names and types are resolved.
+//! The syntax tree of a source: `parse` creates it, and `lower` resolves its names and types.
+//!
+//! Variants without a doc comment are what their names say; the others show their syntax.
 
 use crate::fault::Position;
 
+/// An expression and its position.
 #[derive(Debug)]
 pub(crate) struct Expr {
     pub(crate) at: Position,
@@ -24,7 +27,7 @@ pub(crate) enum Kind {
     Let(String, Box<Expr>, Box<Expr>),
     /// `name(args, key = value)`
     Call(String, Args),
-    /// `name[binders; kept](args)`
+    /// `name[binders; kept](args)`, as in `sum[k < n](x[k])`
     Fold(String, Vec<Binder>, Option<String>, Args),
     /// `base[items else outside]`
     Index(Box<Expr>, Vec<Item>, Option<Box<Expr>>),
@@ -79,13 +82,14 @@ impl Infix {
     }
 }
 
+/// The arguments of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     pub(crate) plain: Vec<Expr>,
     pub(crate) named: Vec<(String, Position, Expr)>,
 }
 
-/// `name < bound`, or `name.. < bounds`.
+/// An index and its range: `name < bound`; or a pack, which is a list of indices and their ranges: `name.. < bounds`.
 #[derive(Debug)]
 pub(crate) struct Binder {
     pub(crate) name: String,
@@ -94,6 +98,7 @@ pub(crate) struct Binder {
     pub(crate) bound: Expr,
 }
 
+/// An item of a list, or of the indices of a tensor.
 #[derive(Debug)]
 pub(crate) enum Item {
     One(Expr),

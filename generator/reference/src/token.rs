@@ -1,8 +1,8 @@
-//! Splits a source into words, numbers, strings and operators.
+//! The tokenizer of the reference language: splits a source into words, numbers, strings and operators.
 
 use crate::fault::{Fault, Position};
 
-/// The maximum size of a source.
+/// The maximum size of a source in bytes.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 /// The operators, longer ones before their prefixes.
@@ -31,6 +31,7 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "tolerance",
 ];
 
+/// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
     /// A name, or any word between backquotes.
@@ -59,18 +60,18 @@ impl Token {
 
 /// Splits a source into tokens with their places; the last one is the end.
 pub(crate) fn tokens(source: &str) -> Result<Vec<(Token, Position)>, Fault> {
-    let mut reader = Reader { rest: source, at: Position { line: 1, column: 1 } };
+    let mut reader = Reader { rest: source, position: Position { line: 1, column: 1 } };
     if source.len() > MAX_BYTES {
         let found = format!("a source of {} bytes", source.len());
-        return Err(Fault::unexpected(reader.at, found, format!("at most {MAX_BYTES}")));
+        return Err(Fault::unexpected(reader.position, found, format!("at most {MAX_BYTES}")));
     }
     let mut tokens = Vec::new();
     loop {
         reader.skip_space();
-        let at = reader.at;
+        let position = reader.position;
         let token = reader.token()?;
         let is_end = token == Token::End;
-        tokens.push((token, at));
+        tokens.push((token, position));
         if is_end {
             return Ok(tokens);
         }
@@ -79,10 +80,11 @@ pub(crate) fn tokens(source: &str) -> Result<Vec<(Token, Position)>, Fault> {
 
 struct Reader<'a> {
     rest: &'a str,
-    at: Position,
+    position: Position,
 }
 
 impl<'a> Reader<'a> {
+    /// Skips white space and comments, which start with `#`.
     fn skip_space(&mut self) {
         loop {
             self.take_while(char::is_whitespace);
@@ -93,23 +95,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn take_while(&mut self, is: impl Fn(char) -> bool) -> &'a str {
-        let len = self.rest.find(|c| !is(c)).unwrap_or(self.rest.len());
+    fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
+        let len = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
         self.take(len)
     }
 
     /// Consumes `len` bytes, which must end at a character boundary.
     fn take(&mut self, len: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, ""));
-        for c in taken.chars() {
+        let (consumed, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, ""));
+        for c in consumed.chars() {
             if c == '\n' {
-                self.at = Position { line: self.at.line + 1, column: 1 };
+                self.position = Position { line: self.position.line + 1, column: 1 };
             } else {
-                self.at.column += 1;
+                self.position.column += 1;
             }
         }
         self.rest = rest;
-        taken
+        consumed
     }
 
     fn token(&mut self) -> Result<Token, Fault> {
@@ -118,7 +120,7 @@ impl<'a> Reader<'a> {
             return self.number();
         }
         if first.is_alphabetic() || first == '_' {
-            let word = self.take_while(is_name);
+            let word = self.take_while(is_name_char);
             let keyword = KEYWORDS.iter().find(|keyword| **keyword == word);
             return Ok(keyword.map_or_else(|| Token::Name(word.to_owned()), |k| Token::Keyword(k)));
         }
@@ -132,53 +134,57 @@ impl<'a> Reader<'a> {
             return Ok(Token::Sign(sign));
         }
         let expected = "a name, a number, a string or an operator";
-        Err(Fault::unexpected(self.at, format!("{first:?}"), expected))
+        Err(Fault::unexpected(self.position, format!("{first:?}"), expected))
     }
 
     fn number(&mut self) -> Result<Token, Fault> {
-        let at = self.at;
+        let position = self.position;
         let start = self.rest;
         let digits = |reader: &mut Self| reader.take_while(|c| c.is_ascii_digit()).len();
         let mut len = digits(self);
         let mut is_float = false;
-        let follows = |rest: &str, skip: usize| {
+        let has_digit_at = |rest: &str, skip: usize| {
             rest.chars().nth(skip).is_some_and(|next| next.is_ascii_digit())
         };
-        if self.rest.starts_with('.') && follows(self.rest, 1) {
+        if self.rest.starts_with('.') && has_digit_at(self.rest, 1) {
             self.take(1);
             len += 1 + digits(self);
             is_float = true;
         }
         if self.rest.starts_with(['e', 'E']) {
-            let sign = usize::from(self.rest.get(1..).is_some_and(|r| r.starts_with(['+', '-'])));
-            if follows(self.rest, 1 + sign) {
-                self.take(1 + sign);
-                len += 1 + sign + digits(self);
+            let sign_len =
+                usize::from(self.rest.get(1..).is_some_and(|r| r.starts_with(['+', '-'])));
+            if has_digit_at(self.rest, 1 + sign_len) {
+                self.take(1 + sign_len);
+                len += 1 + sign_len + digits(self);
                 is_float = true;
             }
         }
         let text = start.get(..len).unwrap_or(start);
-        let wrong = |what: &str| Fault::new(at, format!("the number {text} is {what}"));
+        let fault = |problem: &str| Fault::new(position, format!("the number {text} is {problem}"));
         if is_float {
-            let value: f64 = text.parse().map_err(|_| wrong("invalid"))?;
+            let value: f64 = text.parse().map_err(|_| fault("invalid"))?;
             return Ok(Token::Float(value));
         }
-        text.parse().map(Token::Int).map_err(|_| wrong("out of range for 64 bits"))
+        text.parse().map(Token::Int).map_err(|_| fault("out of range for 64 bits"))
     }
 
-    fn quoted(&mut self, quote: char, what: &str) -> Result<String, Fault> {
-        let at = self.at;
+    fn quoted(&mut self, quote: char, noun: &str) -> Result<String, Fault> {
+        let position = self.position;
         self.take(quote.len_utf8());
         let text = self.take_while(|c| c != quote && c != '\n').to_owned();
         if !self.rest.starts_with(quote) {
-            return Err(Fault::new(at, format!("{what} begins here and has no closing {quote}")));
+            return Err(Fault::new(
+                position,
+                format!("{noun} begins here and has no closing {quote}"),
+            ));
         }
         self.take(quote.len_utf8());
         Ok(text)
     }
 }
 
-fn is_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
@@ -187,7 +193,7 @@ mod tests {
     use super::{Token, tokens};
 
     #[test]
-    fn numbers_and_spreads_are_told_apart() {
+    fn numbers_are_distinct_from_spreads() {
         let read = |text| -> Vec<Token> {
             tokens(text).unwrap().into_iter().map(|(token, _)| token).collect()
         };
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_said_with_its_place() {
+    fn invalid_tokens_are_errors_with_their_positions() {
         let cases = [
             ("a\n  $", "2:3: found '$', expected a name, a number, a string or an operator"),
             ("\"a", "1:1: a string begins here and has no closing \""),
@@ -208,8 +214,8 @@ mod tests {
                 "1:1: the number 99999999999999999999 is out of range for 64 bits",
             ),
         ];
-        for (source, wanted) in cases {
-            assert_eq!(tokens(source).unwrap_err().to_string(), wanted);
+        for (source, expected) in cases {
+            assert_eq!(tokens(source).unwrap_err().to_string(), expected);
         }
         assert!(tokens(&" ".repeat(70_000)).unwrap_err().to_string().contains("70000 bytes"));
     }

@@ -1,40 +1,41 @@
-//! Suggestions for misspelt words.
+//! Suggests the intended word for a misspelt one.
 
-/// Longer words get no suggestion.
+/// The longest word, in bytes, that gets a suggestion; it bounds the quadratic time of [`edits`].
 const MAX_WORD: usize = 64;
 
-/// The question ``did you mean `word`?`` for the known word nearest to `found`, if one is near enough.
+/// Returns ``did you mean `word`?`` for the known word nearest to `misspelt`, if at most a third of its letters differ.
 pub(crate) fn did_you_mean<'a>(
-    found: &str,
+    word: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    nearest(found, known).map(|word| format!("did you mean `{word}`?"))
+    nearest(word, known).map(|word| format!("did you mean `{word}`?"))
 }
 
-fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if found.len() > MAX_WORD {
+fn nearest<'a>(misspelt: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if misspelt.len() > MAX_WORD {
         return None;
     }
-    let limit = (found.chars().count() / 3).max(1);
+    let limit = (misspelt.chars().count() / 3).max(1);
     known
         .into_iter()
         .filter(|word| word.len() <= MAX_WORD)
-        .map(|word| (edits(found, word), word))
+        .map(|word| (edits(misspelt, word), word))
         .filter(|(edits, _)| *edits <= limit)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, word)| word)
 }
 
-/// Returns the edit distance of two words.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, a) in from.chars().enumerate() {
-        let mut next = vec![at + 1];
-        let mut left = at + 1;
-        for ((&b, &above), &across) in to.iter().zip(row.iter().skip(1)).zip(&row) {
-            left = (left + 1).min(above + 1).min(across + usize::from(a != b));
-            next.push(left);
+/// Returns the Levenshtein distance of two words, computed row by row.
+fn edits(from: &str, to_letters: &str) -> usize {
+    let to_letters: Vec<char> = to_letters.chars().collect();
+    let mut row: Vec<usize> = (0..=to_letters.len()).collect();
+    for (row_number, from_letter) in from.chars().enumerate() {
+        let mut next = vec![row_number + 1];
+        let mut cost = row_number + 1;
+        for ((&to_letter, &above), &diagonal) in to_letters.iter().zip(row.iter().skip(1)).zip(&row)
+        {
+            cost = (cost + 1).min(above + 1).min(diagonal + usize::from(from_letter != to_letter));
+            next.push(cost);
         }
         row = next;
     }
@@ -56,8 +57,8 @@ mod tests {
             ("scale", None),
             ("y", Some("x")),
         ];
-        for (found, wanted) in cases {
-            assert_eq!(nearest(found, known), wanted, "{found}");
+        for (misspelt, expected) in cases {
+            assert_eq!(nearest(misspelt, known), expected, "{misspelt}");
         }
         assert_eq!(nearest(&"x".repeat(65), ["x"]), None);
     }

@@ -29,24 +29,24 @@ pub(super) fn allowed_scalar(dtype: DataType) -> Allowed {
     }
 }
 
-/// Returns the allowed defaults of a tensor: floats if it has floats on some core, since integer
-/// types are quantized then; else integers that fit every type.
+/// Returns the allowed defaults of a tensor: floats if it is a float tensor on some core, since its integer types are
+/// then quantized; otherwise integers that fit every type.
 pub(super) fn allowed_tensor(types: &[DataType], is_encoded: IsEncoded) -> Allowed {
-    let mut real = match is_encoded {
+    let mut real_limit = match is_encoded {
         IsEncoded::Yes => Some(f64::MAX),
         IsEncoded::No => None,
     };
     let (mut low, mut high) = (i64::MIN, i64::MAX);
     for dtype in types {
         match dtype.family() {
-            Family::Float(max) => real = Some(real.map_or(max, |other| other.min(max))),
-            Family::Fixed => real = Some(real.unwrap_or(f64::MAX)),
+            Family::Float(max) => real_limit = Some(real_limit.map_or(max, |other| other.min(max))),
+            Family::Fixed => real_limit = Some(real_limit.unwrap_or(f64::MAX)),
             Family::Integer(min, max) => (low, high) = (low.max(min), high.min(max)),
             Family::Truth => (low, high) = (low.max(0), high.min(1)),
             Family::Text => {}
         }
     }
-    real.map_or(Allowed::Integer(low, high), Allowed::Real)
+    real_limit.map_or(Allowed::Integer(low, high), Allowed::Real)
 }
 
 /// Whether the config gives a tensor an encoding.
@@ -56,6 +56,7 @@ pub(super) enum IsEncoded {
     No,
 }
 
+/// Checks the default of a tensor: a scalar or a list.
 pub(super) fn tensor(
     literal: &At<Literal>,
     allowed: Allowed,
@@ -68,6 +69,7 @@ pub(super) fn tensor(
     items.into_iter().collect::<Option<_>>().map(DefaultValue::List)
 }
 
+/// Checks the default of a scalar, or one item of a list.
 pub(super) fn scalar(
     literal: &At<Literal>,
     allowed: Allowed,
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_are_real_where_some_core_is() {
+    fn defaults_are_floats_if_one_core_has_floats() {
         let cases: &[(&[DataType], IsEncoded, Allowed)] = &[
             (&[Float32], IsEncoded::No, Allowed::Real(f64::from(f32::MAX))),
             (&[Float32, Float16], IsEncoded::No, Allowed::Real(65504.0)),
@@ -145,8 +147,8 @@ mod tests {
             (&[Uint8], IsEncoded::No, Allowed::Integer(0, 255)),
             (&[Uint8, Int8, Int32], IsEncoded::No, Allowed::Integer(0, 127)),
         ];
-        for (types, encoded, want) in cases {
-            assert_eq!(allowed_tensor(types, *encoded), *want, "{types:?} {encoded:?}");
+        for (types, encoded, expected) in cases {
+            assert_eq!(allowed_tensor(types, *encoded), *expected, "{types:?} {encoded:?}");
         }
     }
 }

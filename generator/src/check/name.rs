@@ -1,4 +1,5 @@
-//! Checks names: each one, and the names of a scope against each other.
+//! Checks names of packages, operators, ports and parameters: each name alone, and against the other names of its
+//! scope.
 
 use std::collections::HashMap;
 
@@ -40,27 +41,31 @@ pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String
 
 /// Replaces each invalid character of a name.
 fn suggestion(name: &str) -> String {
-    let word: String =
+    let replaced: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let candidate =
-        if word.starts_with(|c: char| c.is_ascii_digit()) { format!("_{word}") } else { word };
+    let candidate = if replaced.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("_{replaced}")
+    } else {
+        replaced
+    };
     match names::check(&candidate) {
         Ok(()) => format!("for example \"{candidate}\""),
         Err(_) => "use letters, digits and `_`".to_owned(),
     }
 }
 
-/// The names of one scope, with their forms in generated code.
+/// The names of one scope, such as the ports and parameters of an operator, with their spelling in generated code.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// The kind of problem of equal names.
+    /// The kind of problem to report for equal names.
     pub(super) duplicate: Kind,
-    /// Converts a name to its form in generated code.
+    /// Converts a name to its spelling in generated code.
     pub(super) generated: fn(&str) -> String,
-    /// The names by their generated forms.
-    pub(super) taken: HashMap<String, UsedName>,
+    /// The names so far, by their spelling in generated code.
+    pub(super) used: HashMap<String, UsedName>,
 }
 
+/// A name and the place that declares it.
 #[derive(Debug)]
 pub(super) struct UsedName {
     name: String,
@@ -71,16 +76,16 @@ impl Scope {
     /// Adds a name, or reports a duplicate or a collision in generated code.
     pub(super) fn add(&mut self, name: &str, spot: &Spot, report: &mut Report<'_>) {
         let generated = (self.generated)(name);
-        let Some(other) = self.taken.get(&generated) else {
-            self.taken.insert(generated, UsedName { name: name.to_owned(), spot: spot.clone() });
+        let Some(earlier) = self.used.get(&generated) else {
+            self.used.insert(generated, UsedName { name: name.to_owned(), spot: spot.clone() });
             return;
         };
-        let place = report.place(&other.spot);
-        let fault = if other.name == name {
+        let place = report.place(&earlier.spot);
+        let fault = if earlier.name == name {
             let help = format!("rename or remove one; the first is at {place}");
             problem(self.duplicate, format!("{} again", quote(name)), "each name once", help)
         } else {
-            let found = format!("{} and {}", quote(&other.name), quote(name));
+            let found = format!("{} and {}", quote(&earlier.name), quote(name));
             let help = format!("rename one: both become `{generated}`; the first is at {place}");
             problem(Kind::NameClash, found, "names that differ in snake case", help)
         };

@@ -1,4 +1,4 @@
-//! Checks one operator: its cores, then its tensors and parameters.
+//! Checks one operator: its cores, its ports and parameters, and its reference.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,10 @@ use crate::{
 /// The maximum number of inputs or outputs of an operator: a call counts each in 16 bits.
 pub(crate) const MAX_PORTS: usize = 0xffff;
 
-/// The maximum number of parameters of an operator: loaders accept tables up to this size.
+/// The maximum number of parameters of an operator: the largest table that the loader accepts.
 pub(crate) const MAX_PARAMS: usize = 0x1_0000;
 
+/// The declared DSP architectures.
 pub(super) type Archs = Field<At<Vec<At<u16>>>>;
 
 /// Checks one operator. `package_archs` apply if the operator lists no architectures.
@@ -36,17 +37,17 @@ pub(super) fn check(
     let mut scope = Scope {
         duplicate: Kind::DuplicateName,
         generated: names::variable_name,
-        taken: HashMap::new(),
+        used: HashMap::new(),
     };
-    let mut list = |drafts: &[draft::Tensor], role, scope: &mut Scope| -> Vec<Tensor> {
+    let mut check_tensors = |drafts: &[draft::Tensor], role, scope: &mut Scope| -> Vec<Tensor> {
         let place = |index| Place { role, index, is_last: index + 1 == drafts.len() };
         let check =
             |(index, draft)| tensor::tensor(draft, place(index), cores.as_deref(), scope, report);
         drafts.iter().enumerate().filter_map(check).collect()
     };
-    let inputs = list(&draft.inputs, Role::Input, &mut scope);
-    let outputs = list(&draft.outputs, Role::Output, &mut scope);
-    let tensor_params = list(&draft.tensor_params, Role::Param, &mut scope);
+    let inputs = check_tensors(&draft.inputs, Role::Input, &mut scope);
+    let outputs = check_tensors(&draft.outputs, Role::Output, &mut scope);
+    let tensor_params = check_tensors(&draft.tensor_params, Role::Param, &mut scope);
     let scalar_params: Vec<_> = draft
         .scalar_params
         .iter()
@@ -61,14 +62,14 @@ pub(super) fn check(
         let expected = "at least one output that is not optional";
         report.error(spot, problem(Kind::OptionalPlace, "only optional outputs", expected, help));
     }
-    // Parameters with other attribute names come last, so that collisions are reported for them.
+    // Parameters with an `attribute` name of their own come last, so that collisions are reported for them.
     let scalars = draft.scalar_params.iter().map(|p| (p.name.as_ref(), &p.attribute));
     let tensors = draft.tensor_params.iter().map(|p| (p.name.value(), &p.attribute));
-    let (renamed, own): (Vec<_>, Vec<_>) =
+    let (renamed, unrenamed): (Vec<_>, Vec<_>) =
         scalars.chain(tensors).partition(|(_, attribute)| attribute.value().is_some());
-    tensor::refuse_shared_attributes(own.into_iter().chain(renamed), report);
-    // Refused ports would be reported as missing in the reference too.
-    let is_whole = inputs.len() == draft.inputs.len()
+    tensor::refuse_shared_attributes(unrenamed.into_iter().chain(renamed), report);
+    // The reference is checked only if no port or parameter was refused: it would report refused names as undefined.
+    let has_no_faults = inputs.len() == draft.inputs.len()
         && outputs.len() == draft.outputs.len()
         && scalar_params.len() == draft.scalar_params.len()
         && tensor_params.len() == draft.tensor_params.len();
@@ -82,43 +83,43 @@ pub(super) fn check(
         reference: None,
     };
     match &draft.reference {
-        Field::Given(lines) if is_whole => op.reference = reference::check(lines, &op, report),
+        Field::Given(lines) if has_no_faults => op.reference = reference::check(lines, &op, report),
         Field::Given(_) | Field::Refused | Field::Absent => {}
     }
     Some(op)
 }
 
-/// Reports more ports or parameters than the tables of a package can have, and stops checking the
-/// operator.
+/// Reports more ports or parameters than the tables of a package can have. Returns `None` then, so that the caller
+/// stops checking the operator.
 fn refuse_many(draft: &draft::Op, report: &mut Report<'_>) -> Option<()> {
     let port = |tensor: &draft::Tensor| Some(tensor.spot.clone());
     let scalars: Vec<Option<&Spot>> =
         draft.scalar_params.iter().map(|param| Some(&param.name.as_ref()?.spot)).collect();
     let params = draft.scalar_params.len() + draft.tensor_params.len();
-    let beyond = scalars.get(MAX_PARAMS).copied().flatten().cloned().or_else(|| {
+    let first_beyond_limit = scalars.get(MAX_PARAMS).copied().flatten().cloned().or_else(|| {
         draft.tensor_params.get(MAX_PARAMS.saturating_sub(scalars.len())).and_then(port)
     });
     let lists = [
         ("inputs", draft.inputs.len(), MAX_PORTS, draft.inputs.get(MAX_PORTS).and_then(port)),
         ("outputs", draft.outputs.len(), MAX_PORTS, draft.outputs.get(MAX_PORTS).and_then(port)),
-        ("parameters", params, MAX_PARAMS, beyond),
+        ("parameters", params, MAX_PARAMS, first_beyond_limit),
     ];
-    let mut is_sound = true;
-    for (what, len, max, spot) in lists {
-        if len <= max {
+    let mut is_within_limits = true;
+    for (noun, count, max, spot) in lists {
+        if count <= max {
             continue;
         }
-        is_sound = false;
+        is_within_limits = false;
         let Some(spot) = spot.or_else(|| Some(draft.name.as_ref()?.spot.clone())) else { continue };
-        let found = format!("{len} {what}");
+        let found = format!("{count} {noun}");
         let help =
             "a package counts them in 16 bits; give the last port \"repeated\": true, or a list";
         report.error(&spot, problem(Kind::TooMany, found, format!("at most {max}"), help));
     }
-    is_sound.then_some(())
+    is_within_limits.then_some(())
 }
 
-/// Returns the declared cores, sorted, the DSP once per architecture.
+/// Returns the declared cores in order, with one entry per DSP architecture.
 fn cores(draft: &draft::Op, package_archs: &Archs, report: &mut Report<'_>) -> Option<Vec<Core>> {
     let archs = match &draft.archs {
         // An empty list counts as no list.
@@ -156,13 +157,13 @@ fn cores(draft: &draft::Op, package_archs: &Archs, report: &mut Report<'_>) -> O
     Some(cores)
 }
 
-/// Reports architectures without the DSP.
+/// Reports declared architectures if the DSP is not declared.
 pub(super) fn refuse_archs(spot: &Spot, report: &mut Report<'_>) {
     let help = "add \"DSP\" to the core types, or remove the architectures";
     report.error(spot, problem(Kind::ArchWithoutDsp, "architectures", "\"DSP\" with them", help));
 }
 
-/// Reports the DSP without architectures, and returns the assumed one.
+/// Reports a declared DSP without architectures, and returns the core that compat mode assumes.
 pub(super) fn assume_arch(spot: &Spot, report: &mut Report<'_>) -> Core {
     let assumed = FIRST_MULTI_OP_DSP;
     let help = format!("add \"dsp_arch_types\": [\"v{assumed}\"]; compatible mode assumes it");
@@ -177,7 +178,7 @@ pub(super) fn refuse_twice<T: Copy + PartialEq>(
     report: &mut Report<'_>,
 ) {
     for (index, entry) in list.iter().enumerate() {
-        if list.iter().take(index).any(|other| other.value == entry.value) {
+        if list.iter().take(index).any(|earlier| earlier.value == entry.value) {
             let found = format!("\"{}\" again", name(entry.value));
             report.error(
                 &entry.spot,

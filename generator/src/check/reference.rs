@@ -1,4 +1,4 @@
-//! Checks the reference of an operator against its ports and parameters.
+//! Checks the reference of an operator, a source in the language of `udo-reference`, against its ports and parameters.
 
 use udo_reference::{Fault, Program};
 
@@ -10,24 +10,24 @@ use crate::{
     report::{Problem, Report, problem},
 };
 
-/// Returns the source if it fits the operator. `lines` are its text or its lines.
+/// Returns the source if it fits the operator. Each of `lines` is one or more lines of the source, as in the config.
 pub(super) fn check(lines: &[At<String>], op: &Op, report: &mut Report<'_>) -> Option<String> {
-    let first = lines.first()?;
+    let first_line = lines.first()?;
     if let Some(problem) = unsupported(op) {
-        report.error(&first.spot, problem);
+        report.error(&first_line.spot, problem);
         return None;
     }
     let source = lines.iter().map(|line| line.value.as_str()).collect::<Vec<_>>().join("\n");
     match Program::read(&source, &reference::signature(op)) {
         Ok(program) => {
             for warning in program.warnings() {
-                report.warn(spot(lines, warning, &first.spot), described(warning));
+                report.warn(spot(lines, warning, &first_line.spot), described(warning));
             }
             Some(source)
         }
         Err(faults) => {
             for fault in &faults.0 {
-                report.error(spot(lines, fault, &first.spot), described(fault));
+                report.error(spot(lines, fault, &first_line.spot), described(fault));
             }
             None
         }
@@ -37,19 +37,19 @@ pub(super) fn check(lines: &[At<String>], op: &Op, report: &mut Report<'_>) -> O
 /// Returns a problem if the operator has a port or parameter that the language does not support.
 fn unsupported(op: &Op) -> Option<Problem> {
     let ports = || op.inputs.iter().chain(&op.outputs);
-    let found = |what: &str, expected: &str, help: &str| {
-        Some(problem(Kind::BeyondReference, what.to_owned(), expected, help))
+    let refused = |subject: &str, expected: &str, help: &str| {
+        Some(problem(Kind::BeyondReference, subject.to_owned(), expected, help))
     };
     if let Some(port) = ports().find(|port| port.repeated) {
-        let what = format!("\"{}\", which stands for any number of tensors", port.name);
-        return found(&what, "ports of one tensor each", "remove \"reference\"");
+        let subject = format!("\"{}\", which stands for any number of tensors", port.name);
+        return refused(&subject, "ports of one tensor each", "remove \"reference\"");
     }
     let scalars = op.scalar_params.iter().filter(|param| param.may_be_absent());
     let lists = op.tensor_params.iter().filter(|p| p.is_optional && p.default.is_none());
     let mut absent = scalars.map(|param| &param.name).chain(lists.map(|param| &param.name));
     if let Some(name) = absent.next() {
-        let what = format!("parameter \"{name}\", which may have no value");
-        return found(&what, "parameters with a value", "give it a \"default_value\"");
+        let subject = format!("parameter \"{name}\", which may have no value");
+        return refused(&subject, "parameters with a value", "give it a \"default_value\"");
     }
     None
 }
@@ -95,10 +95,10 @@ mod tests {
     const OP: &str = "$.P.Operators[0]";
 
     #[test]
-    fn sources_are_held_to_their_operator() {
+    fn faults_of_a_source_are_reported_at_its_lines() {
         assert_eq!(faults(BASE, Mode::Strict), []);
         let line = |number: u32| format!("op.reference[{number}]");
-        let whole = "op.reference".to_owned();
+        let source_path = "op.reference".to_owned();
         let cases: &[(&str, &str, Kind, String, &str)] = &[
             ("then z else x\"", "then w else x\"", Reference, line(1), "at 2:19: "),
             ("y = if x", "yy = if x", Reference, line(1), "at 2:1: "),
@@ -114,31 +114,45 @@ mod tests {
             ),
         ];
         for (from, to, kind, path, found) in cases {
-            let all = faults(&edited(BASE, &[(from, to)]), Mode::Strict);
-            let is_wanted = |d: &&Diagnostic| {
-                (d.severity, d.kind) == (Severity::Error, *kind)
-                    && d.path.replace(OP, "op") == *path
-                    && d.found.contains(found)
+            let diagnostics = faults(&edited(BASE, &[(from, to)]), Mode::Strict);
+            let is_expected = |diagnostic: &&Diagnostic| {
+                (diagnostic.severity, diagnostic.kind) == (Severity::Error, *kind)
+                    && diagnostic.path.replace(OP, "op") == *path
+                    && diagnostic.found.contains(found)
             };
-            assert!(all.iter().any(|d| is_wanted(&d)), "{to}: {all:?}");
+            assert!(
+                diagnostics.iter().any(|diagnostic| is_expected(&diagnostic)),
+                "{to}: {diagnostics:?}"
+            );
         }
         for (source, kind) in
             [("1", JsonType), ("[]", Empty), ("[1]", JsonType), ("\"y = q\"", Reference)]
         {
-            let at = BASE.find("[\"let z").unwrap();
-            let text = format!("{}{source}}}]}}}}", &BASE[..at]);
-            let all = faults(&text, Mode::Strict);
-            assert_eq!(all.first().map(|d| d.kind), Some(kind), "{source}");
-            assert!(all[0].path.replace(OP, "op").starts_with(&whole));
+            let source_offset = BASE.find("[\"let z").unwrap();
+            let text = format!("{}{source}}}]}}}}", &BASE[..source_offset]);
+            let diagnostics = faults(&text, Mode::Strict);
+            assert_eq!(
+                diagnostics.first().map(|diagnostic| diagnostic.kind),
+                Some(kind),
+                "{source}"
+            );
+            assert!(diagnostics[0].path.replace(OP, "op").starts_with(&source_path));
         }
     }
 
     #[test]
     fn unused_names_of_a_source_are_warnings() {
         let text = edited(BASE, &[("y = if x", "let odd = x y = if x")]);
-        let all: Vec<_> =
-            faults(&text, Mode::Strict).into_iter().map(|d| (d.severity, d.to_string())).collect();
-        let [(Severity::Warning, said)] = all.as_slice() else { panic!("{all:?}") };
-        assert!(said.contains("$.P.Operators[0].reference[1]: reference: found at 2:"), "{said}");
+        let diagnostics: Vec<_> = faults(&text, Mode::Strict)
+            .into_iter()
+            .map(|diagnostic| (diagnostic.severity, diagnostic.to_string()))
+            .collect();
+        let [(Severity::Warning, message)] = diagnostics.as_slice() else {
+            panic!("{diagnostics:?}")
+        };
+        assert!(
+            message.contains("$.P.Operators[0].reference[1]: reference: found at 2:"),
+            "{message}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! JSON values with their places. `serde_json` parses; a raw value is a slice of the text, so its
-//! address gives its offset.
+//! JSON values with their places, for the JSON front end. `serde_json` parses the text; a raw value is a slice of it,
+//! so the slice's address gives the value's offset.
 
 use std::{collections::HashMap, fmt};
 
@@ -34,6 +34,7 @@ pub(super) struct Object<'t> {
     pub(super) members: Vec<Member<'t>>,
 }
 
+/// A member of an object.
 #[derive(Debug)]
 pub(super) struct Member<'t> {
     pub(super) key: String,
@@ -183,7 +184,7 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         None
     }
 
-    /// Returns the text of a JSON string; a `\u` escape may be invalid.
+    /// Returns the text of a JSON string, or reports an invalid `\u` escape.
     fn text_of(&mut self, node: &Node<'_>) -> Option<String> {
         if let Ok(text) = serde_json::from_str(node.raw.get()) {
             return Some(text);
@@ -251,7 +252,7 @@ mod tests {
     use crate::{Mode, Source};
 
     #[test]
-    fn members_know_their_offsets() {
+    fn members_have_their_offsets_in_the_text() {
         let text = " { \"a\" : [1, {\"b c\": true}], \"a\": 2 }";
         let files = [Source { path: Path::new("c.json"), text }];
         let mut report = Report::new(&files, Mode::Strict);
@@ -282,8 +283,8 @@ mod tests {
             ("null", "null"),
             ("false", "false"),
         ];
-        for (text, want) in cases {
-            assert_eq!(describe(serde_json::from_str(text).unwrap()), want);
+        for (text, expected) in cases {
+            assert_eq!(describe(serde_json::from_str(text).unwrap()), expected);
         }
     }
 }

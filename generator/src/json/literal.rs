@@ -83,7 +83,8 @@ pub(super) fn layout<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Op
     let found = Layout::ALL.iter().find(|layout| layout.as_str() == word.value);
     if found.is_none() {
         let names: Vec<&str> = Layout::ALL.iter().map(|layout| layout.as_str()).collect();
-        // The vendor's own document has this misprint; one edit also separates it from NHWC.
+        // The vendor's document contains this misprint of NCHW. It is also one edit away from NHWC, which `nearest`
+        // could suggest.
         let near = if word.value == "NHCW" { Some("NCHW") } else { nearest(&word.value, &names) };
         let help = match near {
             Some(name) => format!("did you mean \"{name}\"?"),
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn archs_are_those_that_there_are() {
+    fn only_existing_architectures_are_read() {
         let cases = [
             ("v65", Some(65)),
             ("v68", Some(68)),
@@ -168,8 +169,8 @@ mod tests {
             ("v", None),
             ("v99999999999999999999", None),
         ];
-        for (word, want) in cases {
-            assert_eq!(arch_number(word), want, "{word}");
+        for (word, expected) in cases {
+            assert_eq!(arch_number(word), expected, "{word}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Syntax errors of JSON. Two slips of published vendor templates, a trailing and a missing comma, are repaired so
-//! that reading can report further faults. A repair keeps every offset.
+//! Syntax errors of JSON. Two mistakes in templates that the vendor publishes, a trailing comma and a missing one, are
+//! reported and repaired, so that reading can report further faults. Repairs do not change offsets.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     spelling::quote,
 };
 
-/// A file with more slips than this is not read further.
+/// The number of repairs after which reading stops.
 const MAX_REPAIRS: usize = 32;
 
 /// Returns the text with its commas repaired, if it then is JSON. Reports each repair as an error.
@@ -40,6 +40,7 @@ fn is_space(text: &str) -> bool {
     matches!(text, " " | "\t" | "\r" | "\n")
 }
 
+/// A syntax error, and its repair if there is one.
 struct Fault {
     offset: usize,
     problem: Problem,
@@ -49,9 +50,9 @@ struct Fault {
 
 fn explain(text: &str, error: &serde_json::Error) -> Fault {
     let offset = offset_of(text, error);
-    let (head, tail) = text.split_at(offset);
-    let before = head.trim_end();
-    let here = tail.trim_start();
+    let (before_error, after_error) = text.split_at(offset);
+    let before = before_error.trim_end();
+    let here = after_error.trim_start();
     let here_offset = text.len() - here.len();
 
     if error.is_eof() {
@@ -140,7 +141,7 @@ fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     offset
 }
 
-/// Returns what is allowed at `offset`, up to which the text is well-formed.
+/// Returns the tokens that are allowed at `offset`; the text before it must be well-formed.
 fn allowed_at(text: &str, offset: usize) -> Allowed {
     let head = text.get(..offset).unwrap_or(text);
     let mut closings = Vec::new();
@@ -183,7 +184,7 @@ fn allowed_at(text: &str, offset: usize) -> Allowed {
             ',' | ':' => Allowed::Value,
             '"' if allowed == Allowed::Key => Allowed::Colon,
             '"' => after_value(&closings),
-            // A word or number that is cut off by the error is not a value yet.
+            // A word or number that the error cuts off is not a complete value.
             _ if serde_json::from_str::<&RawValue>(word).is_ok() => after_value(&closings),
             _ => Allowed::Value,
         };
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slip_is_named_where_it_is() {
+    fn mistakes_are_reported_at_their_places() {
         let cases = [
             (
                 "{\"a\": [1, 2,],\n \"b\": {\"c\": 1 ,\n}}",
@@ -269,17 +270,17 @@ mod tests {
             ("{\"a\": \"b\nc\"}", "invalid JSON 1:8"),
             ("{\"a\": 1}", ""),
         ];
-        for (text, want) in cases {
-            let got: Vec<String> = faults(text)
+        for (text, expected) in cases {
+            let actual: Vec<String> = faults(text)
                 .iter()
                 .map(|d| format!("{} {}:{}", d.kind, d.position.line, d.position.column))
                 .collect();
-            assert_eq!(got.join("; "), want, "{text}");
+            assert_eq!(actual.join("; "), expected, "{text}");
         }
     }
 
     #[test]
-    fn help_knows_other_languages() {
+    fn help_recognizes_syntax_of_other_languages() {
         let cases = [
             ("{\"a\": // b\n 1}", "delete the comment; JSON does not allow comments"),
             ("{\"a\": 'x'}", "write strings in double quotes"),
@@ -287,14 +288,14 @@ mod tests {
             ("{a: 1}", "write keys in double quotes"),
             ("{\"a\" 1}", "put a colon between the key and its value"),
         ];
-        for (text, want) in cases {
-            let got = faults(text);
-            assert_eq!(got.first().map(|d| d.help.as_str()), Some(want), "{text}");
+        for (text, expected) in cases {
+            let actual = faults(text);
+            assert_eq!(actual.first().map(|d| d.help.as_str()), Some(expected), "{text}");
         }
     }
 
     #[test]
-    fn reading_stops_at_a_file_full_of_slips() {
+    fn reading_stops_after_the_maximum_of_repairs() {
         let text = "[1,],".repeat(1000);
         assert_eq!(faults(&format!("[{text}1]")).len(), MAX_REPAIRS);
     }

@@ -1,4 +1,5 @@
-//! Code printed from an operator's reference: shape inference, and a first kernel on each core.
+//! Prints code from an operator's reference, the source in the language of `udo-reference` that defines its results:
+//! shape inference, and a first kernel for each core. The author of the package may replace the kernels by faster ones.
 
 mod formula;
 mod items;
@@ -24,11 +25,11 @@ pub(super) use shapes::{inference, output_type};
 /// The parts of a file printed from an operator's reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ReferenceView {
-    /// The source, as documentation comments of the file.
+    /// The source of the reference, as doc comments of the file.
     pub(crate) comment: String,
     /// The printed module.
     pub(crate) code: String,
-    /// The statements of `infer` that use it.
+    /// The statements of `infer`.
     pub(crate) inference: String,
     /// The content of the OpenCL C file.
     pub(crate) opencl: String,
@@ -36,7 +37,7 @@ pub(crate) struct ReferenceView {
     pub(crate) is_bounded: bool,
 }
 
-/// Why an operator with a reference has no first kernel on a core.
+/// The reason why an operator with a reference gets no first kernel on a core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoKernel {
     #[error("a node may leave out the output {0}")]
@@ -66,10 +67,11 @@ impl<'a> OpFormula<'a> {
     }
 }
 
-/// The printed parts of a kernel.
+/// A printed kernel.
 struct Kernel {
-    /// Its module.
+    /// The Rust module.
     code: String,
+    /// The OpenCL C source; empty except on the GPU.
     opencl: String,
 }
 
@@ -108,7 +110,7 @@ fn comment(source: &str) -> String {
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The names that a printed text may use: of `udo-api`, and of modules of its crate.
+/// The names that printed code may import: from `udo-api`, and from modules of its crate.
 struct Uses<'a> {
     names: &'a [&'a str],
     modules: Vec<Module<'a>>,
@@ -141,6 +143,7 @@ impl<'a> Uses<'a> {
         self
     }
 
+    /// Adds functions of a module.
     fn and(mut self, path: &str, functions: impl IntoIterator<Item = &'a str>) -> Self {
         let functions = functions.into_iter().collect();
         self.modules.push(Module { path: path.to_owned(), types: &[], functions });
@@ -155,10 +158,10 @@ impl<'a> Uses<'a> {
         let mut imports = vec![import("udo_api", &used(self.names))];
         for Module { path, types, functions } in &self.modules {
             let mut names = used(types);
-            // A function is called or passed.
+            // A function is used if it is called, or passed to `map_err`.
             let calls = functions.iter().copied();
-            let handed = |of: &str| body.contains(&format!("map_err({of})"));
-            names.extend(calls.filter(|of| has_call(body, of) || handed(of)));
+            let is_passed = |function: &str| body.contains(&format!("map_err({function})"));
+            names.extend(calls.filter(|function| has_call(body, function) || is_passed(function)));
             if !names.is_empty() {
                 imports.push(import(&format!("crate::{path}"), &names));
             }
@@ -186,9 +189,10 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
 
 /// Indents the lines by this block depth.
 fn indented(lines: &[String], depth: usize) -> String {
-    let margin = "    ".repeat(depth);
-    let each: Vec<String> = lines.iter().map(|line| format!("{margin}{line}\n")).collect();
-    each.concat()
+    let indent = "    ".repeat(depth);
+    let indented_lines: Vec<String> =
+        lines.iter().map(|line| format!("{indent}{line}\n")).collect();
+    indented_lines.concat()
 }
 
 /// Returns the stored type of a port's elements on a core.

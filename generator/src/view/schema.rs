@@ -1,4 +1,5 @@
-//! The registration library: schemas and tables.
+//! The view of the registration library of a generated package, from which templates print it: the operators' schemas,
+//! and tables of operators and libraries.
 
 use super::{
     LibraryView, OpView, reference, sample,
@@ -10,8 +11,8 @@ use crate::{
     names,
 };
 
-/// The names that a registration file uses itself.
-const TAKEN: &[&str] =
+/// The names that a registration file imports; operators of the same name get a suffix.
+const RESERVED: &[&str] =
     &["DType", "Err", "Error", "InferCx", "Ok", "Op", "OpDef", "OpSchema", "Result", "TensorDesc"];
 
 /// Returns the view of the registration library, which refers to the implementation libraries.
@@ -19,16 +20,16 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
     let ops: Vec<String> = package.ops.iter().map(|op| op.name.clone()).collect();
     let mut modules: Vec<String> = ops.iter().map(|op| names::module_name(op)).collect();
     let table = modules.iter().map(|module| Expr::atom(format!("ops::{module}::OP"))).collect();
-    let places = libraries.iter().map(|library| {
+    let library_refs = libraries.iter().map(|library| {
         let core = match library.core.strip_prefix("dsp:v") {
             Some(arch) => format!("Core::dsp({arch})"),
             None => format!("Core::{}", library.core.to_ascii_uppercase()),
         };
         Expr::call("LibraryRef::new", [Expr::atom(core), Expr::text(&library.file)])
     });
-    let places: Vec<Expr> = places.collect();
+    let library_refs: Vec<Expr> = library_refs.collect();
     let mut used = vec!["LibraryRef", "OpDef", "PackageV1"];
-    if !places.is_empty() {
+    if !library_refs.is_empty() {
         used.push("Core");
     }
     // rustfmt sorts `mod` lines; the table keeps the order of the config.
@@ -36,7 +37,7 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
     let tables = [
         constant("const NAME: &str", &Expr::text(&package.name)),
         constant("const OPS: &[OpDef]", &Expr::Array(table)),
-        constant("const LIBRARIES: &[LibraryRef]", &Expr::Array(places)),
+        constant("const LIBRARIES: &[LibraryRef]", &Expr::Array(library_refs)),
     ];
     LibraryView {
         up: "../../",
@@ -58,35 +59,38 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
     }
 }
 
-/// Returns the schema of one operator, and the file that infers its shapes.
+/// Returns the views of one operator's schema file and shape inference file.
 ///
 /// Without a domain in the config the schema has no domain, and the package's name applies.
 pub(crate) fn schema(op: &Op, domain: Option<&str>) -> (OpView, OpView) {
-    let mut file = OpView::new(op, None);
-    if TAKEN.contains(&file.type_name.as_str()) {
-        file.type_name.push_str("Op");
+    let mut inference_file = OpView::new(op, None);
+    if RESERVED.contains(&inference_file.type_name.as_str()) {
+        inference_file.type_name.push_str("Op");
     }
     let mut used = vec!["Error", "InferCx", "Op", "OpDef", "OpSchema"];
-    file.reference = reference::inference(op);
-    if file.reference.is_some() {
-        file.sample = sample::shapes(op);
+    inference_file.reference = reference::inference(op);
+    if inference_file.reference.is_some() {
+        inference_file.sample = sample::shapes(op);
     }
-    let inference = file.reference.as_ref().map_or(&file.inference, |printed| &printed.inference);
+    let inference = inference_file
+        .reference
+        .as_ref()
+        .map_or(&inference_file.inference, |printed| &printed.inference);
     used.extend(["DType", "TensorDesc"].into_iter().filter(|name| inference.contains(name)));
-    file.imports = import("udo_api", &used);
+    inference_file.imports = import("udo_api", &used);
 
-    let entry = Expr::call(format!("OpDef::of::<{}>", file.type_name), []);
-    file.tables = constant("pub(crate) const OP: OpDef", &entry);
+    let entry = Expr::call(format!("OpDef::of::<{}>", inference_file.type_name), []);
+    inference_file.tables = constant("pub(crate) const OP: OpDef", &entry);
 
-    let mut schema = file.clone();
+    let mut schema = inference_file.clone();
     let mut code = Schema { used: vec!["OpSchema", "Param", "Port"], tables: Vec::new() };
     let parts = ["INPUTS", "OUTPUTS", "PARAMS"].map(Expr::atom);
-    let whole = Expr::call("OpSchema::new", [Expr::text(&op.name)].into_iter().chain(parts));
-    let whole = match domain {
-        Some(domain) => whole.then("in_domain", [Expr::text(domain)]),
-        None => whole,
+    let op_schema = Expr::call("OpSchema::new", [Expr::text(&op.name)].into_iter().chain(parts));
+    let op_schema = match domain {
+        Some(domain) => op_schema.then("in_domain", [Expr::text(domain)]),
+        None => op_schema,
     };
-    code.tables.push(constant("pub(crate) const SCHEMA: OpSchema", &whole));
+    code.tables.push(constant("pub(crate) const SCHEMA: OpSchema", &op_schema));
     code.list("INPUT", "Port", op.inputs.len());
     for (index, tensor) in op.inputs.iter().enumerate() {
         code.port(&format!("INPUT_{index}"), op, tensor);
@@ -105,7 +109,7 @@ pub(crate) fn schema(op: &Op, domain: Option<&str>) -> (OpView, OpView) {
     }
     schema.imports = import("udo_api", &code.used);
     schema.tables = code.tables.join("\n\n");
-    (schema, file)
+    (schema, inference_file)
 }
 
 /// Collects the names and constants of a schema's tables.
@@ -116,43 +120,44 @@ struct Schema {
 
 impl Schema {
     /// Prints `const INPUTS: &[Port] = &[INPUT_0, ..];`.
-    fn list(&mut self, item: &str, of: &str, len: usize) {
+    fn list(&mut self, item: &str, element_type: &str, len: usize) {
         let items = (0..len).map(|index| Expr::atom(format!("{item}_{index}"))).collect();
-        self.tables.push(constant(&format!("const {item}S: &[{of}]"), &Expr::Array(items)));
+        self.tables
+            .push(constant(&format!("const {item}S: &[{element_type}]"), &Expr::Array(items)));
     }
 
     /// Adds a constant, followed by the lists in `lists` that it refers to.
-    fn add(&mut self, key: &str, of: &str, value: &Expr, lists: Vec<String>) {
-        self.tables.push(constant(&format!("const {key}: {of}"), value));
+    fn add(&mut self, key: &str, type_name: &str, value: &Expr, lists: Vec<String>) {
+        self.tables.push(constant(&format!("const {key}: {type_name}"), value));
         self.tables.extend(lists);
     }
 
     fn port(&mut self, key: &str, op: &Op, tensor: &Tensor) {
         let mut lists = Vec::new();
         self.used.push("types");
-        let mut all: Vec<&str> = Vec::new();
+        let mut all_types: Vec<&str> = Vec::new();
         let mut per_core = Vec::new();
         for core in &op.cores {
             let Some(data_type) = tensor.type_on(*core) else { continue };
-            let set = type_set(*core, data_type);
-            for name in &set {
-                if !all.contains(name) {
-                    all.push(name);
+            let core_types = type_set(*core, data_type);
+            for name in &core_types {
+                if !all_types.contains(name) {
+                    all_types.push(name);
                 }
             }
-            per_core.push((*core, set));
+            per_core.push((*core, core_types));
         }
-        // Models hold floats for quantized ports, whether a core accepts floats or not.
-        if is_quantized(tensor) && !all.iter().any(|name| matches!(*name, "F32" | "F16")) {
-            all.insert(0, "F32");
+        // A float model has floats at quantized ports until it is quantized, so the port must accept them.
+        if is_quantized(tensor) && !all_types.iter().any(|name| matches!(*name, "F32" | "F16")) {
+            all_types.insert(0, "F32");
         }
         let kind = if tensor.may_be_absent() { "Port::optional" } else { "Port::required" };
-        let types = Expr::atom(type_set_code(&all));
+        let types = Expr::atom(type_set_code(&all_types));
         let mut port = Expr::call(kind, [Expr::text(&tensor.name), types]);
-        if per_core.iter().any(|(_, set)| set.len() != all.len()) {
+        if per_core.iter().any(|(_, core_types)| core_types.len() != all_types.len()) {
             self.used.extend(["Core", "CoreTypes"]);
-            let items = per_core.iter().map(|(core, set)| {
-                let parts = [core_code(*core), type_set_code(set)].map(Expr::atom);
+            let items = per_core.iter().map(|(core, core_types)| {
+                let parts = [core_code(*core), type_set_code(core_types)].map(Expr::atom);
                 Expr::call("CoreTypes::new", parts)
             });
             let items = Expr::Array(items.collect());
@@ -223,8 +228,7 @@ impl Schema {
         self.add(key, "Param", &expr, lists);
     }
 
-    /// Adds a list of default values as a separate constant, so that no chain contains a broken
-    /// list.
+    /// Adds a list of default values as a separate constant, so that no list is wrapped inside a chain of calls.
     fn list_value(
         &mut self,
         key: &str,
@@ -233,9 +237,9 @@ impl Schema {
         lists: &mut Vec<String>,
     ) -> Expr {
         self.used.push("Value");
-        // If cores differ, the values determine the type better than the first core.
+        // The types may differ by core, so the values decide first, and the first core's type only for an empty list.
         let is_float = tensor.has_real_default() || (items.is_empty() && family(tensor).is_float());
-        let (path, of) =
+        let (path, array_type) =
             if is_float { ("Value::floats", "&[f64]") } else { ("Value::ints", "&[i64]") };
         let codes = items.iter().map(|item| match item {
             Scalar::Int(value) if is_float => Expr::atom(format!("{value}.0")),
@@ -243,7 +247,7 @@ impl Schema {
         });
         let codes = codes.collect();
         let key = format!("{key}_DEFAULT");
-        lists.push(constant(&format!("const {key}: {of}"), &Expr::Array(codes)));
+        lists.push(constant(&format!("const {key}: {array_type}"), &Expr::Array(codes)));
         Expr::call(path, [Expr::atom(key)])
     }
 
@@ -258,7 +262,7 @@ impl Schema {
     }
 }
 
-/// `Param::scalar(..).attribute("type")`
+/// Adds the attribute's name, as in `Param::scalar(..).attribute("type")`.
 fn from_attribute(param: Expr, attribute: Option<&str>) -> Expr {
     match attribute {
         Some(attribute) => param.then("attribute", [Expr::text(attribute)]),

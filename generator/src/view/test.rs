@@ -1,4 +1,4 @@
-//! The test at the end of an operator's file: the kernel on small tensors, called as the runtime does.
+//! Prints the test at the end of an operator's file, which runs the kernel on small tensors with `udo_testing::Bench`.
 
 use super::{
     TestView,
@@ -26,12 +26,12 @@ pub(super) fn test(op: &Op, core: Core) -> TestView {
     }
     let first = op.inputs.first().map(|input| type_on(input, core));
     for (port, output) in op.outputs.iter().enumerate() {
-        let of = type_on(output, core);
-        if first == Some(of) {
+        let element_type = type_on(output, core);
+        if first == Some(element_type) {
             bench = bench.then("like_input", []);
             continue;
         }
-        bench = bench.then(output_of(of), [Expr::atom("&[4]")]);
+        bench = bench.then(output_of(element_type), [Expr::atom("&[4]")]);
         if is_encoded(output, core) {
             let encoding = [port.to_string(), "0.5".to_owned(), "0".to_owned()];
             bench = bench.then("output_encoding", encoding.map(Expr::atom));
@@ -47,12 +47,13 @@ pub(super) fn test(op: &Op, core: Core) -> TestView {
     }
 }
 
+/// Prints an example tensor of four elements.
 fn tensor(tensor: &Tensor, core: Core) -> String {
     let mut values = match type_on(tensor, core) {
         "F16" => "tensor(&[4], &[1.0, 2.0, 3.0, 4.0].map(F16::from_f32))".to_owned(),
         "f32" => "tensor(&[4], &[1f32, 2.0, 3.0, 4.0])".to_owned(),
         "Bool" => "tensor(&[4], &[true, false, true, true].map(Bool::from))".to_owned(),
-        of => format!("tensor(&[4], &[1{of}, 2, 3, 4])"),
+        element_type => format!("tensor(&[4], &[1{element_type}, 2, 3, 4])"),
     };
     if is_encoded(tensor, core) {
         values.push_str(".encoded(0.5, 0)");
@@ -94,17 +95,20 @@ fn literal(value: &Scalar) -> String {
 
 /// Prints an example assertion on the first output.
 fn example_assertion(op: &Op, core: Core) -> String {
-    let of = op.outputs.first().map_or("f32", |output| type_on(output, core));
+    let element_type = op.outputs.first().map_or("f32", |output| type_on(output, core));
     let output = if op.outputs.len() == 1 { "bench.one()" } else { "bench.all()[0]" };
-    match of {
+    match element_type {
         "f32" => format!("udo_testing::assert_near(&{output}.values::<f32>(), &[..], 1e-6);"),
-        "F16" | "Bool" => format!("assert_eq!({output}.values::<udo_api::{of}>(), [..]);"),
-        _ => format!("assert_eq!({output}.values::<{of}>(), [..]);"),
+        "F16" | "Bool" => {
+            format!("assert_eq!({output}.values::<udo_api::{element_type}>(), [..]);")
+        }
+        _ => format!("assert_eq!({output}.values::<{element_type}>(), [..]);"),
     }
 }
 
-pub(super) fn output_of(of: &'static str) -> &'static str {
-    match of {
+/// Returns the method of `Bench` that adds an output of this type.
+pub(super) fn output_of(element_type: &'static str) -> &'static str {
+    match element_type {
         "f32" => "output_of::<f32>",
         "F16" => "output_of::<udo_api::F16>",
         "u8" => "output_of::<u8>",

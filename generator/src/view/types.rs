@@ -1,4 +1,4 @@
-//! The types of elements and parameters, as printed code names them.
+//! Names of element and parameter types in generated code.
 
 use crate::{
     config::{Core, DataType, Family, Op, QuantizationMode, Tensor},
@@ -38,12 +38,12 @@ pub(super) fn element(data_type: DataType) -> &'static str {
     }
 }
 
-/// Returns the type of elements, if `udo-api` defines it.
+/// Returns the type if `udo-api` defines it, so that generated code must import it.
 pub(super) fn own_type(element: &'static str) -> Option<&'static str> {
     matches!(element, "F16" | "Bool").then_some(element)
 }
 
-/// Returns the types of a tensor of this type on a core: a GPU stores floats as f32 or f16.
+/// Returns the types that a kernel must accept for a tensor of this type: on a GPU, floats may be f32 or f16.
 pub(super) fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
     match (core, data_type) {
         (Core::Gpu, DataType::Float16 | DataType::Float32) => vec!["F32", "F16"],
@@ -51,7 +51,7 @@ pub(super) fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
     }
 }
 
-/// Prints `types::F32.or(types::F16)`.
+/// Prints a set of types, as in `types::F32.or(types::F16)`.
 pub(super) fn type_set_code(names: &[&str]) -> String {
     let mut code = String::new();
     for name in names.iter().map(|name| name.to_ascii_uppercase()) {
@@ -64,6 +64,7 @@ pub(super) fn type_set_code(names: &[&str]) -> String {
     code
 }
 
+/// Prints a core, such as `Core::dsp(68)`.
 pub(super) fn core_code(core: Core) -> String {
     match core {
         Core::Cpu => "Core::CPU".to_owned(),
@@ -72,7 +73,7 @@ pub(super) fn core_code(core: Core) -> String {
     }
 }
 
-/// Returns the element type of a list: that of the schema, which is the first core's.
+/// Returns the element type of a list parameter, which the schema declares once for all cores: the first core's type.
 pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     let dtype = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
     match dtype.family() {
@@ -84,7 +85,7 @@ pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     }
 }
 
-/// Returns the type of an operator on the GPU.
+/// Returns the name of the struct of an operator's GPU kernel.
 pub(super) fn gpu_type(op: &Op) -> String {
     names::to_upper_camel_case(&op.name) + "Gpu"
 }
@@ -104,6 +105,8 @@ pub(super) fn type_on(tensor: &Tensor, core: Core) -> &'static str {
     }
 }
 
+/// Whether a kernel on this core reads quantized values of the tensor, which need their encoding (scale and zero
+/// point).
 pub(super) fn is_encoded(tensor: &Tensor, core: Core) -> bool {
     is_quantized(tensor) && !matches!(type_on(tensor, core), "f32" | "F16")
 }

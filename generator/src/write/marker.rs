@@ -1,5 +1,5 @@
-//! The marker file of a generated package: the generated files as last written, and the stamps of
-//! the author's files.
+//! The marker file of a generated package. It records the digests of the generated files as last written, and the
+//! fingerprints of the config that the author's files were written for. `udo` uses it to tell its own text from edits.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,17 @@ use crate::{plan::Tree, templates::TemplatesOwner};
 /// The marker's name in the package's folder.
 pub(super) const FILE: &str = ".udo-package.json";
 
+/// The version of the file format.
 const FORMAT: u32 = 1;
 
+/// The content of the marker file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Marker {
     #[serde(rename = "auto-generated")]
     note: String,
     format: u32,
     pub(super) package: String,
-    /// The owner of the templates that printed it.
+    /// The owner of the templates that the package was generated with.
     #[serde(default, skip_serializing_if = "TemplatesOwner::is_sdk")]
     pub(super) templates: TemplatesOwner,
     /// The configs in reading order, if there are several.
@@ -26,7 +28,7 @@ pub(super) struct Marker {
     configs: Vec<String>,
     /// The digest of each generated file as written.
     pub(super) files: BTreeMap<String, String>,
-    /// The lines of each fingerprint in an author's file.
+    /// The lines of the config of each fingerprint in an author's file (see `crate::stamp`).
     stamps: BTreeMap<String, Vec<String>>,
 }
 
@@ -39,9 +41,10 @@ impl Marker {
 
     /// Iterates over the configs in reading order.
     pub(super) fn configs(&self) -> impl Iterator<Item = &String> {
-        let is_sole = self.configs.is_empty();
-        let sole = self.files.keys().filter(move |file| is_sole && file.starts_with("config/"));
-        self.configs.iter().chain(sole)
+        let has_one_config = self.configs.is_empty();
+        let only_config =
+            self.files.keys().filter(move |file| has_one_config && file.starts_with("config/"));
+        self.configs.iter().chain(only_config)
     }
 
     pub(super) fn new(package: &str) -> Self {
@@ -80,9 +83,9 @@ impl Marker {
         self.stamps.insert(fingerprint.to_owned(), lines.to_owned());
     }
 
-    /// Keeps the entry of `old` for a generated file that is no longer written.
-    pub(super) fn adopt_from(&mut self, old: &Self, path: &str) {
-        if let Some(digest) = old.files.get(path) {
+    /// Copies the entry of `previous` for a generated file that is no longer written.
+    pub(super) fn adopt_from(&mut self, previous: &Self, path: &str) {
+        if let Some(digest) = previous.files.get(path) {
             self.files.insert(path.to_owned(), digest.clone());
         }
     }

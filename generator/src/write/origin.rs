@@ -1,4 +1,5 @@
-//! The origin that a package's folder records: its configs, so that it can be generated again.
+//! Reads the marker file of a package's folder, which records the configs and templates that the package was generated
+//! from, so that `udo` can generate it again.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ pub struct Origin {
     pub configs: Vec<(PathBuf, String)>,
     /// Config files that no longer exist.
     pub missing: Vec<String>,
-    /// The owner of the templates that printed it.
+    /// The owner of the templates that the package was generated with.
     pub templates: TemplatesOwner,
 }
 
@@ -26,8 +27,8 @@ pub struct Origin {
 /// # Errors
 /// The folder cannot be read, or a link is at the path of a written file.
 pub fn read_origin(dir: &Path) -> Result<Option<Origin>, WriteError> {
-    let found = text_at(dir, &dir.join(marker::FILE))?;
-    let Some(marker) = found.as_deref().and_then(Marker::read) else { return Ok(None) };
+    let marker_text = text_at(dir, &dir.join(marker::FILE))?;
+    let Some(marker) = marker_text.as_deref().and_then(Marker::read) else { return Ok(None) };
     let (mut configs, mut missing) = (Vec::new(), Vec::new());
     for file in marker.configs() {
         let path = inside(dir, file)?;
@@ -40,21 +41,22 @@ pub fn read_origin(dir: &Path) -> Result<Option<Origin>, WriteError> {
     Ok(Some(Origin { package, configs, missing, templates }))
 }
 
-/// Reads the contents of the folder `dir` that a plan depends on; empty if it does not exist.
+/// Reads the files of the folder `dir` that a plan depends on: those of the author. Returns an empty value if the
+/// folder does not exist.
 ///
 /// # Errors
 /// The folder cannot be read, or a link is at the path of a written file.
 pub fn there(dir: &Path) -> Result<There, WriteError> {
-    let mut there = There::default();
+    let mut existing = There::default();
     if !dir.is_dir() {
-        return Ok(there);
+        return Ok(existing);
     }
-    let found = text_at(dir, &dir.join(marker::FILE))?;
-    let marker = found.as_deref().and_then(Marker::read);
-    there.has_reference = marker.is_some_and(|marker| marker.files.contains_key(SUPPORT));
+    let marker_text = text_at(dir, &dir.join(marker::FILE))?;
+    let marker = marker_text.as_deref().and_then(Marker::read);
+    existing.has_reference = marker.is_some_and(|marker| marker.files.contains_key(SUPPORT));
     for path in author_files(dir)? {
         let text = text_at(dir, &inside(dir, &path)?)?.unwrap_or_default();
-        there.files.insert(path, text);
+        existing.files.insert(path, text);
     }
-    Ok(there)
+    Ok(existing)
 }

@@ -1,4 +1,4 @@
-//! The result of writing a package, as text and as data.
+//! The report of writing a package: the result for each file, as text and as serializable data.
 
 use std::{
     fmt,
@@ -40,7 +40,7 @@ pub struct Report {
     pub orphaned: Vec<String>,
 }
 
-/// A file into which nothing is printed from the operator's reference.
+/// A new file that the author must fill in, since no code could be printed from the operator's reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     /// The file.
@@ -54,7 +54,7 @@ pub struct Waiting {
 pub struct Begun {
     /// The file.
     pub file: String,
-    /// The other one.
+    /// The file that it was copied from.
     pub from: String,
 }
 
@@ -85,24 +85,25 @@ pub struct Drift {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It is new.
+    /// The line is new.
     Added(String),
-    /// It is gone.
+    /// The line was removed.
     Removed(String),
 }
 
 impl Drift {
+    /// Compares the config that a file was written for with the new one, line by line.
     pub(super) fn between(
         file: &str,
-        before: Option<&[String]>,
-        now: &[String],
+        old_lines: Option<&[String]>,
+        new_lines: &[String],
         fingerprint: &str,
     ) -> Self {
         let mut changes = Vec::new();
-        if let Some(before) = before {
-            let gone = before.iter().filter(|line| !now.contains(line));
-            changes.extend(gone.cloned().map(Change::Removed));
-            let new = now.iter().filter(|line| !before.contains(line));
+        if let Some(old_lines) = old_lines {
+            let removed = old_lines.iter().filter(|line| !new_lines.contains(line));
+            changes.extend(removed.cloned().map(Change::Removed));
+            let new = new_lines.iter().filter(|line| !old_lines.contains(line));
             changes.extend(new.cloned().map(Change::Added));
         }
         Self { file: file.to_owned(), changes, config: fingerprint.to_owned() }
@@ -118,7 +119,8 @@ impl Report {
             (file.as_str(), if is_edited { "edited by hand" } else { "out of date" })
         });
         let drifted = &self.drifted;
-        let drifted = drifted.iter().map(|d| (d.file.as_str(), "written for another config"));
+        let drifted =
+            drifted.iter().map(|drift| (drift.file.as_str(), "written for another config"));
         let orphaned =
             self.orphaned.iter().map(|file| (file.as_str(), "not in the config any more"));
         let moved = self.moved.iter().map(|(file, _)| (file.as_str(), "moved"));
@@ -128,6 +130,7 @@ impl Report {
         stale
     }
 
+    /// Creates a report without files.
     pub(super) fn new(package: &str, dir: &Path) -> Self {
         Self {
             package: package.to_owned(),
@@ -150,9 +153,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} in {}", self.package, self.dir.display())?;
-        for (what, files) in [("created", &self.created), ("refreshed", &self.refreshed)] {
+        for (verb, files) in [("created", &self.created), ("refreshed", &self.refreshed)] {
             for file in files {
-                writeln!(f, "  {what:<9} {file}")?;
+                writeln!(f, "  {verb:<9} {file}")?;
             }
         }
         for Begun { file, from } in &self.inherited {
@@ -167,8 +170,8 @@ impl fmt::Display for Report {
         if !self.unchanged.is_empty() {
             writeln!(f, "  unchanged {} generated files", self.unchanged.len())?;
         }
-        for (file, to) in &self.moved {
-            writeln!(f, "  moved     {file}: now {to}")?;
+        for (file, new_path) in &self.moved {
+            writeln!(f, "  moved     {file}: now {new_path}")?;
         }
         for (file, copy) in &self.saved {
             writeln!(f, "  edited    {file}: regenerated; your version is {copy}")?;

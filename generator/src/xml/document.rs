@@ -1,4 +1,4 @@
-//! XML elements with their places. `roxmltree` parses; its ranges are offsets in the text.
+//! XML elements with their places, for the XML front end. `roxmltree` parses the text, and its ranges give the places.
 
 use roxmltree::{ParsingOptions, TextPos};
 
@@ -10,7 +10,7 @@ use crate::{
     spelling::{did_you_mean, one_of, quote},
 };
 
-/// The maximum number of nodes; larger documents are refused before they take memory.
+/// The maximum number of nodes. Larger documents are refused, which bounds the memory for hostile files.
 const MAX_NODES: u32 = 1 << 20;
 
 /// Elements that may occur once in their parent.
@@ -27,7 +27,7 @@ const SINGLE: &[&str] = &[
     REFERENCE,
 ];
 
-/// A file's elements.
+/// A parsed file.
 pub(super) struct Document<'t> {
     xml: roxmltree::Document<'t>,
 }
@@ -88,10 +88,10 @@ fn offset_of(text: &str, error: &roxmltree::Error) -> usize {
         return text.find("<!DOCTYPE").unwrap_or(0);
     }
     let TextPos { row, col } = error.pos();
-    let number = |n: u32| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
-    let start: usize = text.split_inclusive('\n').take(number(row)).map(str::len).sum();
+    let from_zero = |n: u32| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+    let start: usize = text.split_inclusive('\n').take(from_zero(row)).map(str::len).sum();
     let line = text.get(start..).unwrap_or_default();
-    start + line.chars().take(number(col)).map(char::len_utf8).sum::<usize>()
+    start + line.chars().take(from_zero(col)).map(char::len_utf8).sum::<usize>()
 }
 
 fn explain(error: &roxmltree::Error) -> Problem {
@@ -121,9 +121,9 @@ impl<'d> Node<'d> {
     pub(super) fn all(&self, name: &str) -> Vec<Self> {
         let children = self.xml.children().filter(|child| child.has_tag_name(name));
         let children: Vec<_> = children.collect();
-        let is_alone = children.len() == 1;
+        let is_only_child = children.len() == 1;
         let path = |index| {
-            if is_alone {
+            if is_only_child {
                 format!("{}/{name}", self.path)
             } else {
                 format!("{}/{name}[{index}]", self.path)
@@ -215,20 +215,25 @@ impl Reader<'_, '_> {
         let pieces = child.xml.children().filter(roxmltree::Node::is_text);
         let text: String = pieces.filter_map(|piece| piece.text()).collect();
         let is_blank = |line: &&str| line.trim().is_empty();
-        let behind_the_tag = || text.lines().skip(1);
-        let indents = behind_the_tag().filter(|line| !is_blank(line)).map(indent);
-        let indented = indents.min().unwrap_or(0);
+        let later_lines = || text.lines().skip(1);
+        let indents = later_lines().filter(|line| !is_blank(line)).map(indent);
+        let common_indent = indents.min().unwrap_or(0);
         let values = text.lines().take(1).map(str::trim);
-        let values = values.chain(behind_the_tag().map(|line| unindented(line, indented)));
-        let whole = child.xml.range();
-        let raw = child.xml.document().input_text().get(whole.clone()).unwrap_or_default();
-        let starts = raw.match_indices('\n').map(|(at, _)| {
-            let line = raw.get(at + 1..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-            whole.start + at + 1 + line.len() - unindented(line, indented).len()
+        let values = values.chain(later_lines().map(|line| unindented(line, common_indent)));
+        let element_range = child.xml.range();
+        let element_text =
+            child.xml.document().input_text().get(element_range.clone()).unwrap_or_default();
+        let starts = element_text.match_indices('\n').map(|(newline, _)| {
+            let line = element_text
+                .get(newline + 1..)
+                .and_then(|rest| rest.lines().next())
+                .unwrap_or_default();
+            element_range.start + newline + 1 + line.len() - unindented(line, common_indent).len()
         });
-        let starts: Vec<usize> = std::iter::once(whole.start).chain(starts).collect();
-        // An entity may end a line that goes on in the file.
-        let last = starts.last().copied().unwrap_or(whole.start);
+        let starts: Vec<usize> = std::iter::once(element_range.start).chain(starts).collect();
+        // A character entity such as `&#10;` may end a line in the text but not in the file, so that the text has more
+        // lines than the file.
+        let last = starts.last().copied().unwrap_or(element_range.start);
         let lines = values.zip(starts.into_iter().chain(std::iter::repeat(last)));
         let lines: Vec<_> = lines.skip_while(|(line, _)| is_blank(line)).collect();
         let Some(last) = lines.iter().rposition(|(line, _)| !is_blank(line)) else {

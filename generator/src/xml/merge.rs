@@ -1,4 +1,5 @@
-//! Joins an operator that several files define for different backends, as in vendors' projects, before the checks.
+//! Joins the definitions of an operator that several XML files define, each for another backend, as vendors' projects
+//! do. Runs on drafts, before the checks.
 
 use std::mem;
 
@@ -40,28 +41,29 @@ pub(crate) fn join_backends(
     }
 }
 
+/// Whether the operators are equal except for their cores, which must be disjoint, and the types of their tensors.
 fn differ_in_cores(a: &Op, b: &Op) -> bool {
     let (Some(name), Some(other)) = (&a.name, &b.name) else { return false };
-    let (Some(cores), Some(others)) = (&a.cores, &b.cores) else { return false };
-    let shares = |core: &At<_>| others.value.iter().any(|other| other.value == core.value);
+    let (Some(cores), Some(other_cores)) = (&a.cores, &b.cores) else { return false };
+    let shares = |core: &At<_>| other_cores.value.iter().any(|other| other.value == core.value);
     name.value == other.value
         && !cores.value.iter().any(shares)
-        && all(&a.inputs, &b.inputs, are_like)
-        && all(&a.outputs, &b.outputs, are_like)
-        && all(&a.tensor_params, &b.tensor_params, are_like)
-        && all(&a.scalar_params, &b.scalar_params, are_same)
+        && all_pairs(&a.inputs, &b.inputs, differ_in_types_only)
+        && all_pairs(&a.outputs, &b.outputs, differ_in_types_only)
+        && all_pairs(&a.tensor_params, &b.tensor_params, differ_in_types_only)
+        && all_pairs(&a.scalar_params, &b.scalar_params, are_same)
 }
 
-fn all<T>(a: &[T], b: &[T], holds: fn(&T, &T) -> bool) -> bool {
+fn all_pairs<T>(a: &[T], b: &[T], holds: fn(&T, &T) -> bool) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| holds(a, b))
 }
 
 /// Whether two tensors differ only in their types.
-fn are_like(a: &Tensor, b: &Tensor) -> bool {
+fn differ_in_types_only(a: &Tensor, b: &Tensor) -> bool {
     text(&a.name) == text(&b.name)
-        && says(&a.is_static) == says(&b.is_static)
-        && says(&a.repeated) == says(&b.repeated)
-        && says(&a.is_optional) == says(&b.is_optional)
+        && is_true(&a.is_static) == is_true(&b.is_static)
+        && is_true(&a.repeated) == is_true(&b.repeated)
+        && is_true(&a.is_optional) == is_true(&b.is_optional)
         && a.layout.value() == b.layout.value()
         && text(&a.attribute) == text(&b.attribute)
         && has_same(&a.default, &b.default)
@@ -73,7 +75,7 @@ fn are_same(a: &ScalarParam, b: &ScalarParam) -> bool {
     let dtype = |param: &ScalarParam| param.dtype.as_ref().map(|at| at.value);
     name(a) == name(b)
         && dtype(a) == dtype(b)
-        && says(&a.is_optional) == says(&b.is_optional)
+        && is_true(&a.is_optional) == is_true(&b.is_optional)
         && text(&a.attribute) == text(&b.attribute)
         && has_same(&a.default, &b.default)
 }
@@ -82,7 +84,7 @@ fn text(field: &Field<At<String>>) -> Option<&str> {
     field.value().map(|at| at.value.as_str())
 }
 
-fn says(field: &Field<At<bool>>) -> bool {
+fn is_true(field: &Field<At<bool>>) -> bool {
     field.value().is_some_and(|at| at.value)
 }
 
@@ -96,7 +98,7 @@ fn has_same(a: &Field<At<Literal>>, b: &Field<At<Literal>>) -> bool {
 
 fn is_same(a: &Literal, b: &Literal) -> bool {
     match (a, b) {
-        (Literal::List(a), Literal::List(b)) => all(a, b, |a, b| is_same(&a.value, &b.value)),
+        (Literal::List(a), Literal::List(b)) => all_pairs(a, b, |a, b| is_same(&a.value, &b.value)),
         (Literal::Bool(a), Literal::Bool(b)) => a == b,
         (Literal::Int(a), Literal::Int(b)) => a == b,
         (Literal::Float(a), Literal::Float(b)) => a.total_cmp(b).is_eq(),
@@ -112,7 +114,7 @@ fn is_same(a: &Literal, b: &Literal) -> bool {
     }
 }
 
-/// Adds the cores, types and reference of `b`.
+/// Adds the cores, types and reference of `b` to `a`.
 fn join(a: &mut Op, b: Op, report: &mut Report<'_>) {
     match (&a.reference, &b.reference) {
         (Field::Absent, _) => a.reference = b.reference,
@@ -121,23 +123,23 @@ fn join(a: &mut Op, b: Op, report: &mut Report<'_>) {
         }
         (Field::Given(_) | Field::Refused, _) => {}
     }
-    if let (Some(cores), Some(more)) = (&mut a.cores, b.cores) {
-        cores.value.extend(more.value);
+    if let (Some(cores), Some(added)) = (&mut a.cores, b.cores) {
+        cores.value.extend(added.value);
     }
     match (&mut a.archs, b.archs) {
-        (Field::Given(archs), Field::Given(more)) => archs.value.extend(more.value),
-        (archs, more @ Field::Given(_)) => *archs = more,
+        (Field::Given(archs), Field::Given(added)) => archs.value.extend(added.value),
+        (archs, added @ Field::Given(_)) => *archs = added,
         (_, Field::Absent | Field::Refused) => {}
     }
     let tensors = a.inputs.iter_mut().chain(&mut a.outputs).chain(&mut a.tensor_params);
-    for (tensor, more) in tensors.zip(b.inputs.into_iter().chain(b.outputs).chain(b.tensor_params))
+    for (tensor, added) in tensors.zip(b.inputs.into_iter().chain(b.outputs).chain(b.tensor_params))
     {
-        if let (Some(Types::PerCore(types)), Some(Types::PerCore(more))) =
-            (&mut tensor.types, more.types)
+        if let (Some(Types::PerCore(types)), Some(Types::PerCore(added))) =
+            (&mut tensor.types, added.types)
         {
-            types.value.extend(more.value);
+            types.value.extend(added.value);
         }
-        if let mode @ Field::Given(_) = more.quantization {
+        if let mode @ Field::Given(_) = added.quantization {
             tensor.quantization = mode;
         }
     }
@@ -150,7 +152,7 @@ fn refuse_two_references(
     report: &mut Report<'_>,
 ) {
     let (Some(at), Some(other)) = (first.first(), second.first()) else { return };
-    if all(first, second, |line, other| line.value == other.value) {
+    if all_pairs(first, second, |line, other| line.value == other.value) {
         return;
     }
     let name = op.map(|op| op.value.as_str()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reads one operator of a collection.
+//! Reads one operator, an `OpDef` element, of an XML file of op definitions.
 
 use super::{
     REFERENCE,
@@ -24,7 +24,7 @@ pub(super) fn read(
     let cores = cores(node, &op, supplements, reader);
     let kinds: Vec<CoreKind> = cores.iter().flat_map(|c| &c.kinds).map(|c| c.value).collect();
     let archs: Vec<u16> = cores.iter().flat_map(|c| &c.archs).map(|a| a.value).collect();
-    let of = Operator { op: &op, kinds: &kinds, archs: &archs, supplements };
+    let operator = Operator { op: &op, kinds: &kinds, archs: &archs, supplements };
     let mut tensors = |kind: &'static str, role| -> Vec<_> {
         let nodes = node.all(kind);
         if nodes.is_empty() {
@@ -32,16 +32,16 @@ pub(super) fn read(
             let spot = reader.spot(node);
             reader.error(&spot, problem(Kind::MissingField, "no such element", kind, help));
         }
-        nodes.iter().map(|node| tensor::port(node, kind, role, &of, reader)).collect()
+        nodes.iter().map(|node| tensor::port(node, kind, role, &operator, reader)).collect()
     };
     let inputs = tensors("Input", Role::Input);
     let outputs = tensors("Output", Role::Output);
     let (mut scalar_params, mut tensor_params) = (Vec::new(), Vec::new());
     for param in node.all("Parameter") {
         if tensor::is_scalar(&param, reader) {
-            scalar_params.push(tensor::scalar(&param, &of, reader));
+            scalar_params.push(tensor::scalar(&param, &operator, reader));
         } else {
-            tensor_params.push(tensor::port(&param, "Parameter", Role::Param, &of, reader));
+            tensor_params.push(tensor::port(&param, "Parameter", Role::Param, &operator, reader));
         }
     }
     let (cores, archs) = match cores {
@@ -65,13 +65,13 @@ pub(super) fn read(
     }
 }
 
+/// The cores of an operator, each with the place of the backend that names it.
 struct Cores {
     kinds: Vec<At<CoreKind>>,
     archs: Vec<At<u16>>,
 }
 
-/// Returns the cores of the backends that the operator lists, and of supplemental lists that name
-/// it.
+/// Returns the cores of the backends that the operator lists, and of the supplemental lists that contain the operator.
 fn cores(
     node: &Node<'_>,
     op: &str,
@@ -96,7 +96,7 @@ fn cores(
         if !kinds.iter().any(|kind| kind.value == core) {
             kinds.push(At { value: core, spot: spot.clone() });
         }
-        if let Some(arch) = arch.filter(|arch| !archs.iter().any(|at| at.value == *arch)) {
+        if let Some(arch) = arch.filter(|arch| !archs.iter().any(|known| known.value == *arch)) {
             archs.push(At { value: arch, spot });
         }
     }

@@ -1,4 +1,5 @@
-//! Supplemental lists: backend-specific parts of op definitions.
+//! Supplemental lists of XML op definitions: each adds the operators that one backend supports, and the types of their
+//! ports on that backend.
 
 use super::{
     document::{Node, Reader},
@@ -20,7 +21,7 @@ struct List<'d> {
     backend: Backend,
     /// The operators that the list supports or extends.
     names: Vec<String>,
-    /// The operator, `Input`, `Output` or `Parameter`, its name, and the element.
+    /// For each part of an operator: the operator, the kind of part (one of `KINDS`), the part's name, and its element.
     parts: Vec<(String, &'static str, String, Node<'d>)>,
 }
 
@@ -50,19 +51,19 @@ impl<'d> Supplements<'d> {
             let mut list = List { backend, names: Vec::new(), parts: Vec::new() };
             for name in node.all("SupportedOps").iter().flat_map(|ops| ops.all("OpName")) {
                 let At { value, spot } = reader.text(&name);
-                refuse_stranger(&value, &spot, &known, reader);
+                refuse_unknown(&value, &spot, &known, reader);
                 list.names.push(value);
             }
             for op in node.all("SupplementalOpDef") {
                 let Some(At { value, spot }) = reader.text_of(&op, "Name") else { continue };
-                refuse_stranger(&value, &spot, &known, reader);
+                refuse_unknown(&value, &spot, &known, reader);
                 let definition = definitions.iter().zip(&known).find(|(_, name)| **name == value);
                 for kind in KINDS {
                     let expected = definition.map(|(node, _)| names(node, kind, reader));
                     for part in op.all(kind) {
                         let Some(name) = reader.text_of(&part, "Name") else { continue };
                         if let Some(expected) = &expected {
-                            refuse_stranger(&name.value, &name.spot, expected, reader);
+                            refuse_unknown(&name.value, &name.spot, expected, reader);
                         }
                         list.parts.push((value.clone(), *kind, name.value, part));
                     }
@@ -80,7 +81,7 @@ impl<'d> Supplements<'d> {
         self.lists.iter().filter(names).map(|list| &list.backend)
     }
 
-    /// Returns the entries of a core's lists for a part of an operator.
+    /// Iterates over the entries of a core's lists for one part of an operator.
     pub(super) fn parts(
         &self,
         core: CoreKind,
@@ -89,8 +90,8 @@ impl<'d> Supplements<'d> {
         name: &str,
     ) -> impl Iterator<Item = &Node<'d>> {
         let lists = self.lists.iter().filter(move |list| list.backend.core == core);
-        lists.flat_map(|list| &list.parts).filter_map(move |(of, what, called, node)| {
-            (of == op && *what == kind && called == name).then_some(node)
+        lists.flat_map(|list| &list.parts).filter_map(move |(owner, part_kind, part_name, node)| {
+            (owner == op && *part_kind == kind && part_name == name).then_some(node)
         })
     }
 }
@@ -101,11 +102,12 @@ fn names(definition: &Node<'_>, kind: &str, reader: &Reader<'_, '_>) -> Vec<Stri
 }
 
 /// Reports a name that is not defined.
-fn refuse_stranger(name: &str, spot: &Spot, known: &[String], reader: &mut Reader<'_, '_>) {
+fn refuse_unknown(name: &str, spot: &Spot, known: &[String], reader: &mut Reader<'_, '_>) {
     if known.iter().any(|known| known == name) {
         return;
     }
-    let words: Vec<&str> = known.iter().map(String::as_str).collect();
-    let help = did_you_mean(name, &words, "a supplemental list adds to what OpDefList defines");
-    reader.error(spot, problem(Kind::UnknownPart, quote(name), one_of(&words), help));
+    let known_names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let help =
+        did_you_mean(name, &known_names, "a supplemental list adds to what OpDefList defines");
+    reader.error(spot, problem(Kind::UnknownPart, quote(name), one_of(&known_names), help));
 }

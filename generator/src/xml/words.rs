@@ -1,4 +1,4 @@
-//! The words of op definitions: data types, backends, layouts and defaults.
+//! Reads the words of XML op definitions: data types, backends, layouts and default values.
 
 use super::document::Reader;
 use crate::{
@@ -30,6 +30,7 @@ const fn encoded(name: &'static str, dtype: DataType) -> Type {
     Type { name, dtype: Some(dtype), is_encoded: true }
 }
 
+/// A type without an equivalent.
 const fn missing(name: &'static str) -> Type {
     Type { name, dtype: None, is_encoded: false }
 }
@@ -61,7 +62,7 @@ pub(super) const TYPES: &[Type] = &[
     missing("QNN_DATATYPE_UNDEFINED"),
 ];
 
-/// A backend, its core, and its architecture.
+/// The backends: the name, the core, and the DSP architecture.
 pub(super) const BACKENDS: &[(&str, CoreKind, Option<u16>)] = &[
     ("CPU", CoreKind::Cpu, None),
     ("GPU", CoreKind::Gpu, None),
@@ -122,12 +123,12 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Reads a default: braces around a list, a number, true or false, else a string.
+/// Reads a default value: a list in braces, a number, true or false, or a string otherwise.
 pub(super) fn default(word: At<String>) -> At<Literal> {
     let At { value, spot } = word;
     let literal = match value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
         Some(inner) => {
-            // Rows of a table come one after the other.
+            // Inner braces, the rows of a table, are ignored: the list is flat.
             let items = inner.split([',', '{', '}']).map(str::trim).filter(|item| !item.is_empty());
             let items = items.map(|item| At { value: single(item), spot: spot.clone() });
             Literal::List(items.collect())
@@ -137,6 +138,7 @@ pub(super) fn default(word: At<String>) -> At<Literal> {
     At { value: literal, spot }
 }
 
+/// Reads a value that is not a list.
 fn single(word: &str) -> Literal {
     if let Ok(int) = word.parse() {
         return Literal::Int(int);

@@ -1,4 +1,5 @@
-//! The JSON Schema in the tree: the one that the generator prints, true to what the reader takes. `UDO_BLESS=1` writes it.
+//! Checks `udo-config.schema.json`: it equals the schema that the generator prints, and accepts and refuses the same
+//! configs as the reader. `UDO_BLESS=1` updates the file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod validator;
@@ -63,23 +64,27 @@ fn read_strictly(text: &str) -> Result<(), String> {
     }
 }
 
-fn judge(text: &str) -> Vec<String> {
+/// Lists the violations of the schema in a config.
+fn violations(text: &str) -> Vec<String> {
     let schema: Value = serde_json::from_str(&udo_generator::schema()).unwrap();
     faults(&schema, &serde_json::from_str(text).unwrap())
 }
 
 #[test]
-fn the_schema_in_the_tree_is_the_one_that_is_printed() {
+fn the_stored_schema_equals_the_printed_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("udo-config.schema.json");
     if std::env::var_os("UDO_BLESS").is_some() {
         fs::write(&path, udo_generator::schema()).unwrap();
     }
-    let found = fs::read_to_string(&path).unwrap();
-    assert!(found == udo_generator::schema(), "the grammar has changed; UDO_BLESS=1 writes it");
+    let stored_schema = fs::read_to_string(&path).unwrap();
+    assert!(
+        stored_schema == udo_generator::schema(),
+        "the grammar has changed; UDO_BLESS=1 writes it"
+    );
 }
 
 #[test]
-fn good_configs_are_valid() {
+fn the_schema_accepts_valid_configs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files: Vec<_> = fs::read_dir(root.join("tests/configs"))
         .unwrap()
@@ -91,24 +96,24 @@ fn good_configs_are_valid() {
     let mut count = 0;
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
-        // Those that are there to be refused, or taken with warnings alone.
+        // Some test configs are invalid, or valid in compat mode only.
         if read_strictly(&text).is_err() {
             continue;
         }
-        assert_eq!(judge(&text), Vec::<String>::new(), "{}", path.display());
+        assert_eq!(violations(&text), Vec::<String>::new(), "{}", path.display());
         count += 1;
     }
     assert!(count > 7, "{count}");
 }
 
 #[test]
-fn broken_configs_are_not_and_the_reader_agrees() {
+fn reader_and_schema_refuse_invalid_configs() {
     assert_eq!(read_strictly(GOOD), Ok(()));
-    assert_eq!(judge(GOOD), Vec::<String>::new());
-    for (from, to) in BROKEN {
-        assert!(GOOD.contains(from), "{from}");
-        let text = GOOD.replacen(from, to, 1);
-        assert!(read_strictly(&text).is_err(), "the reader takes {from} -> {to}");
-        assert!(!judge(&text).is_empty(), "the schema takes {from} -> {to}");
+    assert_eq!(violations(GOOD), Vec::<String>::new());
+    for (original, replacement) in BROKEN {
+        assert!(GOOD.contains(original), "{original}");
+        let text = GOOD.replacen(original, replacement, 1);
+        assert!(read_strictly(&text).is_err(), "the reader takes {original} -> {replacement}");
+        assert!(!violations(&text).is_empty(), "the schema takes {original} -> {replacement}");
     }
 }

@@ -1,10 +1,9 @@
-//! Judges a value by a JSON Schema, as far as the schema of configs goes: a keyword that is not known here
-//! is a fault of the schema.
+//! A JSON Schema validator for tests, with the keywords that the schema of configs uses. Other keywords panic.
 
 use serde_json::{Map, Value};
 
-/// Keywords that say nothing, or nothing about values of another type.
-const SILENT: &[&str] = &[
+/// Keywords that do not constrain a value, or not a value of another type.
+const IGNORED: &[&str] = &[
     "$schema",
     "$defs",
     "title",
@@ -26,63 +25,66 @@ const SILENT: &[&str] = &[
 
 /// Lists the violations of `schema` in `value`, one line each with its place.
 pub(crate) fn faults(schema: &Value, value: &Value) -> Vec<String> {
-    let mut judge = Judge { root: schema, faults: Vec::new() };
-    judge.judge(schema, value, "$");
-    judge.faults
+    let mut validate = Validator { root: schema, faults: Vec::new() };
+    validate.validate(schema, value, "$");
+    validate.faults
 }
 
-struct Judge<'s> {
+struct Validator<'s> {
     root: &'s Value,
     faults: Vec<String>,
 }
 
-impl<'s> Judge<'s> {
-    fn judge(&mut self, schema: &'s Value, value: &Value, at: &str) {
+impl<'s> Validator<'s> {
+    fn validate(&mut self, schema: &'s Value, value: &Value, path: &str) {
         let Some(keywords) = schema.as_object() else {
-            return self.say(*schema == Value::Bool(true), at, "nothing may be here");
+            return self.report_unless(*schema == Value::Bool(true), path, "nothing may be here");
         };
         for (keyword, rule) in keywords {
-            self.keyword(keywords, keyword, rule, value, at);
+            self.keyword(keywords, keyword, rule, value, path);
         }
     }
 
-    fn say(&mut self, holds: bool, at: &str, what: &str) {
+    /// Records a violation unless `holds`.
+    fn report_unless(&mut self, holds: bool, path: &str, what: &str) {
         if !holds {
-            self.faults.push(format!("{at}: {what}"));
+            self.faults.push(format!("{path}: {what}"));
         }
     }
 
     fn holds(&self, schema: &'s Value, value: &Value) -> bool {
-        let mut inner = Judge { root: self.root, faults: Vec::new() };
-        inner.judge(schema, value, "");
+        let mut inner = Validator { root: self.root, faults: Vec::new() };
+        inner.validate(schema, value, "");
         inner.faults.is_empty()
     }
 
     fn keyword(
         &mut self,
-        all: &'s Map<String, Value>,
+        keywords: &'s Map<String, Value>,
         keyword: &str,
         rule: &'s Value,
         value: &Value,
-        at: &str,
+        path: &str,
     ) {
         let list = || rule.as_array().unwrap();
         let is_valid = match (keyword, value) {
             ("$ref", _) => {
                 let name = rule.as_str().unwrap().strip_prefix("#/$defs/").unwrap();
-                return self.judge(&self.root["$defs"][name], value, at);
+                return self.validate(&self.root["$defs"][name], value, path);
             }
             ("type", _) => match rule {
-                Value::Array(types) => types.iter().any(|of| is_of(value, of)),
-                of => is_of(value, of),
+                Value::Array(types) => types.iter().any(|type_name| has_type(value, type_name)),
+                type_name => has_type(value, type_name),
             },
             ("enum", _) => list().contains(value),
             ("const", _) => rule == value,
             ("not", _) => !self.holds(rule, value),
             ("anyOf", _) => list().iter().any(|schema| self.holds(schema, value)),
             ("oneOf", _) => list().iter().filter(|schema| self.holds(schema, value)).count() == 1,
-            ("allOf", _) => return list().iter().for_each(|schema| self.judge(schema, value, at)),
-            ("if", _) => !self.holds(rule, value) || self.holds(&all["then"], value),
+            ("allOf", _) => {
+                return list().iter().for_each(|schema| self.validate(schema, value, path));
+            }
+            ("if", _) => !self.holds(rule, value) || self.holds(&keywords["then"], value),
             ("minimum", Value::Number(number)) => number.as_f64() >= rule.as_f64(),
             ("maximum", Value::Number(number)) => number.as_f64() <= rule.as_f64(),
             ("minLength", Value::String(text)) => text.chars().count() >= count(rule),
@@ -97,7 +99,7 @@ impl<'s> Judge<'s> {
             ("maxItems", Value::Array(items)) => items.len() <= count(rule),
             ("items", Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.judge(rule, item, &format!("{at}[{index}]"));
+                    self.validate(rule, item, &format!("{path}[{index}]"));
                 }
                 return;
             }
@@ -108,26 +110,26 @@ impl<'s> Judge<'s> {
             ("properties", Value::Object(members)) => {
                 for (key, member) in members {
                     if let Some(schema) = rule.get(key) {
-                        self.judge(schema, member, &format!("{at}.{key}"));
+                        self.validate(schema, member, &format!("{path}.{key}"));
                     }
                 }
                 return;
             }
             ("additionalProperties", Value::Object(members)) => {
-                let known = all.get("properties").and_then(Value::as_object);
+                let known = keywords.get("properties").and_then(Value::as_object);
                 for (key, member) in members {
                     if !known.is_some_and(|known| known.contains_key(key)) {
-                        self.judge(rule, member, &format!("{at}.{key}"));
+                        self.validate(rule, member, &format!("{path}.{key}"));
                     }
                 }
                 return;
             }
-            (other, _) => {
-                assert!(SILENT.contains(&other), "the schema has {other:?}, not known here");
+            (unknown, _) => {
+                assert!(IGNORED.contains(&unknown), "the schema has {unknown:?}, not known here");
                 true
             }
         };
-        self.say(is_valid, at, &format!("{value} breaks {keyword}: {rule}"));
+        self.report_unless(is_valid, path, &format!("{value} breaks {keyword}: {rule}"));
     }
 }
 
@@ -135,8 +137,8 @@ fn count(rule: &Value) -> usize {
     usize::try_from(rule.as_u64().unwrap()).unwrap()
 }
 
-fn is_of(value: &Value, of: &Value) -> bool {
-    match (of.as_str().unwrap(), value) {
+fn has_type(value: &Value, type_name: &Value) -> bool {
+    match (type_name.as_str().unwrap(), value) {
         ("object", Value::Object(_))
         | ("array", Value::Array(_))
         | ("string", Value::String(_))

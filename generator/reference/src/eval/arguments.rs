@@ -1,4 +1,4 @@
-//! Checks the arguments of an evaluation against the signature.
+//! The arguments of an evaluation, and their check against the operator's signature.
 
 use crate::{
     fault::EvalError,
@@ -19,7 +19,7 @@ pub struct Arguments {
 pub enum Argument {
     /// The input is omitted.
     Absent,
-    /// The dimensions, which suffice for most shapes.
+    /// The dimensions only, which suffice for shape inference unless the shapes depend on elements.
     Dims(Vec<usize>),
     /// The dimensions and elements.
     Tensor(Tensor),
@@ -30,9 +30,11 @@ pub(super) fn check(signature: &Signature, arguments: &Arguments) -> Result<(), 
         ("inputs", arguments.inputs.len(), signature.inputs.len()),
         ("parameters", arguments.params.len(), signature.params.len()),
     ];
-    for (what, found, wanted) in counts {
-        if found != wanted {
-            return Err(EvalError::Arguments(format!("found {found} {what}, expected {wanted}")));
+    for (noun, actual, expected) in counts {
+        if actual != expected {
+            return Err(EvalError::Arguments(format!(
+                "found {actual} {noun}, expected {expected}"
+            )));
         }
     }
     for (port, argument) in signature.inputs.iter().zip(&arguments.inputs) {
@@ -57,7 +59,7 @@ fn check_param(param: &Param, value: Option<&Value>) -> Result<(), EvalError> {
     let Some(value) = value.or(param.default.as_ref()) else {
         return Err(EvalError::Arguments(format!("{name} is omitted but has no default")));
     };
-    let is_wanted = match (param.kind, value) {
+    let fits = match (param.kind, value) {
         (ParamKind::Tensor(class), Value::Tensor(tensor)) => {
             return check_tensor(&name, tensor, class);
         }
@@ -67,39 +69,39 @@ fn check_param(param: &Param, value: Option<&Value>) -> Result<(), EvalError> {
         | (ParamKind::Text, Value::Text(_)) => true,
         _ => false,
     };
-    if is_wanted {
+    if fits {
         return Ok(());
     }
-    let wanted = match param.kind {
+    let expected = match param.kind {
         ParamKind::Scalar(class) => class.word(),
         ParamKind::Text => "text",
         ParamKind::Tensor(_) => "tensor",
     };
-    Err(EvalError::Arguments(format!("{name} is {value:?}, expected a value of kind {wanted}")))
+    Err(EvalError::Arguments(format!("{name} is {value:?}, expected a value of kind {expected}")))
 }
 
 fn check_rank(name: &str, dims: &[usize]) -> Result<(), EvalError> {
     if dims.len() <= super::MAX_RANK {
         return Ok(());
     }
-    let (found, wanted) = (dims.len(), super::MAX_RANK);
-    Err(EvalError::Arguments(format!("{name} has rank {found}, expected at most {wanted}")))
+    let (actual, expected) = (dims.len(), super::MAX_RANK);
+    Err(EvalError::Arguments(format!("{name} has rank {actual}, expected at most {expected}")))
 }
 
 fn check_tensor(name: &str, tensor: &Tensor, class: Class) -> Result<(), EvalError> {
     check_rank(name, &tensor.dims)?;
     let len = tensor.dims.iter().try_fold(1_usize, |len, dim| len.checked_mul(*dim));
     if len != Some(tensor.elements.len()) {
-        let (found, dims) = (tensor.elements.len(), &tensor.dims);
+        let (actual, dims) = (tensor.elements.len(), &tensor.dims);
         return Err(EvalError::Arguments(format!(
-            "{name} has {found} elements, expected those of {dims:?}"
+            "{name} has {actual} elements, expected those of {dims:?}"
         )));
     }
-    let found = tensor.elements.class();
-    if found != class {
-        let (found, wanted) = (found.word(), class.word());
+    let actual = tensor.elements.class();
+    if actual != class {
+        let (actual, expected) = (actual.word(), class.word());
         return Err(EvalError::Arguments(format!(
-            "{name} has elements of type {found}, expected {wanted}"
+            "{name} has elements of type {actual}, expected {expected}"
         )));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Evaluates lists of a few integers: dimensions, coordinates, axes.
+//! Evaluates lists of integers: dimensions, coordinates and axes. They are short, so that they need no heap.
 
 use super::Machine;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 /// The maximum length of a list.
 pub(crate) const MAX_LIST: usize = 16;
 
-/// A list, with the tolerance of each item.
+/// A list of integers, with the error bound of each item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ints {
     len: usize,
@@ -48,20 +48,21 @@ impl Ints {
         self.errors().iter().all(|error| *error == 0.0)
     }
 
-    /// Appends an item if there is space; returns whether there was.
+    /// Appends an item. Returns `false` if the list is full.
     pub(crate) fn push(&mut self, item: i64, error: f64) -> bool {
-        let (Some(at), Some(of)) = (self.items.get_mut(self.len), self.errors.get_mut(self.len))
+        let (Some(item_slot), Some(error_slot)) =
+            (self.items.get_mut(self.len), self.errors.get_mut(self.len))
         else {
             return false;
         };
-        (*at, *of) = (item, error);
+        (*item_slot, *error_slot) = (item, error);
         self.len += 1;
         true
     }
 
-    pub(crate) fn get(&self, at: usize) -> Option<Val> {
-        let mut value = Val::int(*self.items().get(at)?);
-        value.error = *self.errors().get(at)?;
+    pub(crate) fn get(&self, index: usize) -> Option<Val> {
+        let mut value = Val::int(*self.items().get(index)?);
+        value.error = *self.errors().get(index)?;
         Some(value)
     }
 }
@@ -102,7 +103,7 @@ impl Machine<'_> {
         }
     }
 
-    fn pushed(&self, list: &mut Ints, item: i64, error: f64) -> Result<(), EvalError> {
+    fn push_checked(&self, list: &mut Ints, item: i64, error: f64) -> Result<(), EvalError> {
         if list.push(item, error) {
             return Ok(());
         }
@@ -115,12 +116,12 @@ impl Machine<'_> {
             match item {
                 Item::One(scalar) => {
                     let value = self.scalar(scalar)?;
-                    self.pushed(&mut all, value.whole(), value.error)?;
+                    self.push_checked(&mut all, value.whole(), value.error)?;
                 }
                 Item::Spread(list) => {
                     let list = self.list(list)?;
                     for (item, error) in list.items().iter().zip(list.errors()) {
-                        self.pushed(&mut all, *item, *error)?;
+                        self.push_checked(&mut all, *item, *error)?;
                     }
                 }
             }
@@ -128,6 +129,7 @@ impl Machine<'_> {
         Ok(all)
     }
 
+    /// Evaluates `list[from:to]`.
     fn slice(
         &mut self,
         list: &List,
@@ -139,19 +141,20 @@ impl Machine<'_> {
         let from = from.map_or(Ok(0), |from| self.scalar(from).map(Val::whole))?;
         let to = to.map_or(Ok(len), |to| self.scalar(to).map(Val::whole))?;
         // Negative values count from the end, and out-of-range values are clamped, as in Python.
-        let place = |at: i64| {
+        let clamped = |at: i64| {
             length(if at < 0 { at.saturating_add(len) } else { at.min(len) }).unwrap_or(0)
         };
-        let (from, to) = (place(from), place(to));
-        let mut cut = Ints::EMPTY;
+        let (from, to) = (clamped(from), clamped(to));
+        let mut result = Ints::EMPTY;
         for at in from..to {
             if let Some(value) = list.get(at) {
-                cut.push(value.whole(), value.error);
+                result.push(value.whole(), value.error);
             }
         }
-        Ok(cut)
+        Ok(result)
     }
 
+    /// Evaluates `[for index < count: body]`.
     fn comprehension(
         &mut self,
         slot: usize,
@@ -159,39 +162,40 @@ impl Machine<'_> {
         body: &Scalar,
     ) -> Result<Ints, EvalError> {
         let count = self.scalar(count)?.whole();
-        let mut all = Ints::EMPTY;
+        let mut result = Ints::EMPTY;
         for index in 0..count {
             self.set(slot, Val::int(index));
             let value = self.scalar(body)?;
-            self.pushed(&mut all, value.whole(), value.error)?;
+            self.push_checked(&mut result, value.whole(), value.error)?;
         }
-        Ok(all)
+        Ok(result)
     }
 
     fn broadcast(&mut self, lists: &[List]) -> Result<Ints, EvalError> {
-        let mut all = Vec::new();
+        let mut evaluated = Vec::new();
         for list in lists {
-            all.push(self.list(list)?);
+            evaluated.push(self.list(list)?);
         }
-        let rank = all.iter().map(|list| list.items().len()).max().unwrap_or(0);
+        let rank = evaluated.iter().map(|list| list.items().len()).max().unwrap_or(0);
         let mut dims = Ints::EMPTY;
         for axis in 0..rank {
             let mut dim = 1;
-            for list in &all {
+            for list in &evaluated {
                 let missing = rank - list.items().len();
-                let Some(&of) = axis.checked_sub(missing).and_then(|axis| list.items().get(axis))
+                let Some(&list_dim) =
+                    axis.checked_sub(missing).and_then(|axis| list.items().get(axis))
                 else {
                     continue;
                 };
-                if of != 1 && dim != 1 && of != dim {
-                    let said: Vec<_> =
-                        all.iter().map(|list| format!("{:?}", list.items())).collect();
+                if list_dim != 1 && dim != 1 && list_dim != dim {
+                    let shapes: Vec<_> =
+                        evaluated.iter().map(|list| format!("{:?}", list.items())).collect();
                     return Err(
-                        self.fault(format!("shapes {} do not broadcast", said.join(" and ")))
+                        self.fault(format!("shapes {} do not broadcast", shapes.join(" and ")))
                     );
                 }
-                if of != 1 {
-                    dim = of;
+                if list_dim != 1 {
+                    dim = list_dim;
                 }
             }
             dims.push(dim, 0.0);
@@ -206,10 +210,10 @@ impl Machine<'_> {
         self.at = axes.at;
         let mut marked = [false; MAX_LIST];
         for &axis in list.items() {
-            let place = if axis < 0 { axis.saturating_add(integer(rank)) } else { axis };
-            match length(place)
-                .filter(|place| *place < rank)
-                .and_then(|place| marked.get_mut(place))
+            let axis_from_start = if axis < 0 { axis.saturating_add(integer(rank)) } else { axis };
+            match length(axis_from_start)
+                .filter(|axis_from_start| *axis_from_start < rank)
+                .and_then(|axis_from_start| marked.get_mut(axis_from_start))
             {
                 Some(true) => return Err(self.fault(format!("axis {axis} is given twice"))),
                 Some(mark) => *mark = true,
@@ -221,31 +225,33 @@ impl Machine<'_> {
         Ok(marked)
     }
 
+    /// Evaluates the dimensions or coordinates of a fold along axes.
     fn axes(&mut self, axes: &Axes) -> Result<Ints, EvalError> {
         let dims = self.list(&axes.dims)?;
         let marked = self.marked(axes, dims.items().len())?;
         let mut result = Ints::EMPTY;
-        let each = dims.items().iter().zip(marked);
+        let dims_and_marks = dims.items().iter().zip(marked);
         match &axes.what {
             AxesOf::Reduced => {
-                for (dim, _) in each.filter(|(_, marked)| *marked) {
+                for (dim, _) in dims_and_marks.filter(|(_, marked)| *marked) {
                     result.push(*dim, 0.0);
                 }
             }
             AxesOf::Left(keep) => {
                 let keep = self.scalar(keep)?.holds();
-                for (dim, marked) in each.filter(|(_, marked)| keep || !*marked) {
+                for (dim, marked) in dims_and_marks.filter(|(_, marked)| keep || !*marked) {
                     result.push(if marked { 1 } else { *dim }, 0.0);
                 }
             }
             AxesOf::Merged(left, reduced, keep) => {
                 let (left, reduced) = (self.list(left)?, self.list(reduced)?);
                 let keep = self.scalar(keep)?.holds();
-                let (mut of_left, mut of_reduced) = (0, 0);
-                for (_, marked) in each {
-                    let item = if marked { reduced.get(of_reduced) } else { left.get(of_left) };
-                    of_reduced += usize::from(marked);
-                    of_left += usize::from(keep || !marked);
+                let (mut left_index, mut reduced_index) = (0, 0);
+                for (_, marked) in dims_and_marks {
+                    let item =
+                        if marked { reduced.get(reduced_index) } else { left.get(left_index) };
+                    reduced_index += usize::from(marked);
+                    left_index += usize::from(keep || !marked);
                     let item = item.unwrap_or(Val::int(0));
                     result.push(item.whole(), item.error);
                 }
@@ -255,7 +261,8 @@ impl Machine<'_> {
     }
 }
 
-/// Returns the last coordinates, one per dimension, with 0 for dimensions of 1.
+/// Returns the coordinates for a tensor that is broadcast: the last ones, one per dimension, with 0 for dimensions of
+/// size 1.
 fn align(coords: &Ints, dims: &Ints) -> Ints {
     let mut aligned = Ints::EMPTY;
     let skipped = coords.items().len().saturating_sub(dims.items().len());
@@ -266,18 +273,20 @@ fn align(coords: &Ints, dims: &Ints) -> Ints {
     aligned
 }
 
+/// Returns the coordinates of the element with this number in row-major order.
 fn unravel(number: i64, dims: &Ints) -> Ints {
     let mut coords = *dims;
-    let mut rest = number;
+    let mut quotient = number;
     for item in coords.items.iter_mut().take(dims.len).rev() {
         let dim = (*item).max(1);
-        *item = rest.rem_euclid(dim);
-        rest = rest.div_euclid(dim);
+        *item = quotient.rem_euclid(dim);
+        quotient = quotient.div_euclid(dim);
     }
-    // Excess is out of range, and such a read is detected.
+    // The first coordinate of a number beyond the last element is out of range, so that the read is reported.
     if let Some(first) = coords.items.first_mut().filter(|_| dims.len > 0) {
-        *first = first
-            .saturating_add(rest.saturating_mul(dims.items.first().copied().unwrap_or(1).max(1)));
+        *first = first.saturating_add(
+            quotient.saturating_mul(dims.items.first().copied().unwrap_or(1).max(1)),
+        );
     }
     coords
 }

@@ -1,4 +1,7 @@
-//! Evaluates scalars: of an element, a bound of an index, or a condition.
+//! Evaluates scalar expressions: elements, bounds of indices, and conditions.
+//!
+//! A value is sure if its error bound is 0. Unsure conditions and indices have several possible results in correct
+//! kernels: the error bound then covers all of them.
 
 use super::{Machine, Mode};
 use crate::{
@@ -10,7 +13,7 @@ use crate::{
     signature::{Class, Elements, Tensor, Value},
 };
 
-/// The maximum number of candidate elements of an uncertain read.
+/// The maximum number of candidate elements of a read with unsure indices; with more the error is unbounded.
 const MAX_CANDIDATES: usize = 32;
 
 impl Machine<'_> {
@@ -96,6 +99,7 @@ impl Machine<'_> {
         if self.early { Val::float(value, 0.0) } else { self.model.round_input(value) }
     }
 
+    /// Returns the value of a number or bool parameter.
     fn number(&self, param: usize) -> Result<Val, EvalError> {
         let is_float =
             self.signature.params.get(param).is_some_and(|param| {
@@ -114,7 +118,11 @@ impl Machine<'_> {
         let has_default =
             self.signature.inputs.get(input).is_some_and(|port| port.default.is_some());
         has_default
-            || self.arguments.inputs.get(input).is_some_and(|of| *of != super::Argument::Absent)
+            || self
+                .arguments
+                .inputs
+                .get(input)
+                .is_some_and(|argument| *argument != super::Argument::Absent)
     }
 
     fn text<'b>(&'b self, text: &'b Text) -> Option<&'b str> {
@@ -141,18 +149,19 @@ impl Machine<'_> {
         match (class, value.num) {
             (Class::Float, _) => self.model.converted(value),
             (Class::Int, Num::Float(number)) => {
-                let cut = whole(number);
-                let ends =
+                let truncated = whole(number);
+                let truncated_ends =
                     [number - value.error, number + value.error].map(|end| whole(end.trunc()));
-                let apart = ends.map(|end| crate::number::real(end.saturating_sub(cut)).abs());
+                let distances = truncated_ends
+                    .map(|end| crate::number::real(end.saturating_sub(truncated)).abs());
                 let error = if value.error == 0.0 {
                     0.0
                 } else if value.error.is_finite() {
-                    apart[0].max(apart[1])
+                    distances[0].max(distances[1])
                 } else {
                     f64::INFINITY
                 };
-                Val { num: Num::Int(cut), error }
+                Val { num: Num::Int(truncated), error }
             }
             (Class::Int, _) => Val { num: Num::Int(value.whole()), error: value.error },
             (Class::Bool, _) => {
@@ -163,17 +172,17 @@ impl Machine<'_> {
     }
 
     /// Evaluates `and` if `needed` is true and `or` otherwise: the right side only if it matters.
-    fn both(&mut self, left: &Scalar, right: &Scalar, needed: bool) -> Result<Val, EvalError> {
+    fn both(&mut self, left: &Scalar, right: &Scalar, is_and: bool) -> Result<Val, EvalError> {
         let left = self.scalar(left)?;
-        if left.is_sure() && left.holds() != needed {
-            return Ok(Val::bool(!needed));
+        if left.is_sure() && left.holds() != is_and {
+            return Ok(Val::bool(!is_and));
         }
         let right = self.scalar(right)?;
-        if right.is_sure() && right.holds() != needed {
-            return Ok(Val::bool(!needed));
+        if right.is_sure() && right.holds() != is_and {
+            return Ok(Val::bool(!is_and));
         }
         let holds =
-            if needed { left.holds() && right.holds() } else { left.holds() || right.holds() };
+            if is_and { left.holds() && right.holds() } else { left.holds() || right.holds() };
         Ok(Val::maybe(holds, !(left.is_sure() && right.is_sure())))
     }
 
@@ -184,14 +193,15 @@ impl Machine<'_> {
         otherwise: &Scalar,
     ) -> Result<Val, EvalError> {
         let condition = self.scalar(condition)?;
-        let (taken, other) = if condition.holds() { (then, otherwise) } else { (otherwise, then) };
-        let value = self.scalar(taken)?;
+        let (chosen, alternative) =
+            if condition.holds() { (then, otherwise) } else { (otherwise, then) };
+        let value = self.scalar(chosen)?;
         if condition.is_sure() {
             return Ok(value);
         }
-        // Within the error bound the other branch is right too.
-        let other = self.scalar(other)?;
-        Ok(value.or(other))
+        // A correct kernel may take the other branch, since the condition is within its error bound.
+        let alternative = self.scalar(alternative)?;
+        Ok(value.or(alternative))
     }
 
     fn read(&mut self, read: &Read) -> Result<Val, EvalError> {
@@ -207,46 +217,51 @@ impl Machine<'_> {
         if coords.is_sure() {
             return self.read_at(read, coords.items());
         }
-        let reach = |error: f64| if error <= 8.0 { Some(whole(error.floor())) } else { None };
-        let reaches: Option<Vec<i64>> = coords.errors().iter().map(|error| reach(*error)).collect();
+        let max_offset = |error: f64| if error <= 8.0 { Some(whole(error.floor())) } else { None };
+        let max_offsets: Option<Vec<i64>> =
+            coords.errors().iter().map(|error| max_offset(*error)).collect();
         let first = self.read_at(read, coords.items())?;
-        let ways = |reach: &i64| length(2 * reach + 1);
-        let count = reaches.as_ref().and_then(|all| {
-            all.iter().try_fold(1_usize, |count, reach| count.checked_mul(ways(reach)?))
+        let candidates_of = |max_offset: &i64| length(2 * max_offset + 1);
+        let count = max_offsets.as_ref().and_then(|all| {
+            all.iter().try_fold(1_usize, |count, max_offset| {
+                count.checked_mul(candidates_of(max_offset)?)
+            })
         });
-        let (Some(reaches), Some(count)) =
-            (reaches, count.filter(|count| *count <= MAX_CANDIDATES))
+        let (Some(max_offsets), Some(count)) =
+            (max_offsets, count.filter(|count| *count <= MAX_CANDIDATES))
         else {
             return Ok(Val { error: f64::INFINITY, ..first });
         };
         let mut value = first;
-        for way in 0..count {
-            let mut rest = integer(way);
-            let mut place = Vec::new();
-            for (at, reach) in coords.items().iter().zip(&reaches) {
-                place.push(at.saturating_add(rest % (2 * reach + 1) - reach));
-                rest /= 2 * reach + 1;
+        for candidate in 0..count {
+            let mut remaining = integer(candidate);
+            let mut candidate_coords = Vec::new();
+            for (at, max_offset) in coords.items().iter().zip(&max_offsets) {
+                candidate_coords
+                    .push(at.saturating_add(remaining % (2 * max_offset + 1) - max_offset));
+                remaining /= 2 * max_offset + 1;
             }
-            // A kernel whose index is in range would not read outside.
-            if let Ok(other) = self.read_at(read, &place) {
-                value = value.or(other);
+            // Candidates out of range are skipped: correct kernels do not read there.
+            if let Ok(candidate_value) = self.read_at(read, &candidate_coords) {
+                value = value.or(candidate_value);
             }
         }
         Ok(value)
     }
 
+    /// Reads the element at these coordinates.
     fn read_at(&mut self, read: &Read, coords: &[i64]) -> Result<Val, EvalError> {
         let dims = self.source_dims(read.source)?;
-        let mut number = Some(0_usize);
+        let mut element_number = Some(0_usize);
         for (at, dim) in coords.iter().zip(dims) {
-            number = match (number, length(*at)) {
-                (Some(number), Some(at)) if at < *dim => {
-                    number.checked_mul(*dim).and_then(|n| n.checked_add(at))
+            element_number = match (element_number, length(*at)) {
+                (Some(element_number), Some(at)) if at < *dim => {
+                    element_number.checked_mul(*dim).and_then(|n| n.checked_add(at))
                 }
                 _ => None,
             };
         }
-        let Some(number) = number else {
+        let Some(element_number) = element_number else {
             if let Some(outside) = &read.outside {
                 return self.scalar(outside);
             }
@@ -257,19 +272,19 @@ impl Machine<'_> {
             )));
         };
         if let Source::Def(def) = read.source {
-            let value = self.evaluated(def)?.values.get(number).copied();
+            let value = self.evaluated(def)?.values.get(element_number).copied();
             return value.ok_or_else(|| self.broken());
         }
         let Some(tensor) = self.tensor_of(read.source) else {
             let name = self.name(read.source);
-            let why = if self.mode == Mode::Values { "values" } else { "shapes" };
+            let dependents = if self.mode == Mode::Values { "values" } else { "shapes" };
             return Err(EvalError::Arguments(format!(
-                "{why} depend on elements of {name}, which are not known"
+                "{dependents} depend on elements of {name}, which are not known"
             )));
         };
-        let value = element(tensor, number).ok_or_else(|| self.broken())?;
+        let value = element(tensor, element_number).ok_or_else(|| self.broken())?;
         Ok(match value.num {
-            Num::Float(number) => self.float(number),
+            Num::Float(element_number) => self.float(element_number),
             Num::Int(_) | Num::Bool(_) => value,
         })
     }

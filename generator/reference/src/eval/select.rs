@@ -1,5 +1,8 @@
-//! Evaluates selections: the indices that satisfy a condition, by score if there is one, up to a
-//! limit.
+//! Evaluates selections: the indices that satisfy a condition, in order of their scores if the selection has scores,
+//! up to a limit. NMS and top-k are written with them.
+//!
+//! A value is unsure if rounding in another correct kernel may change it. A selection with unsure conditions or scores
+//! has unsure indices and size.
 
 use super::{EvaluatedDef, Machine, Mode};
 use crate::{
@@ -19,6 +22,7 @@ impl Machine<'_> {
         let (Some(candidates), Some(limit)) = (length(candidates), length(limit)) else {
             return Err(self.fault("a selection has a negative bound"));
         };
+        // In shape inference only the largest or smallest size counts.
         let bound = candidates.min(limit);
         match self.mode {
             Mode::Bounds => {
@@ -29,17 +33,17 @@ impl Machine<'_> {
         }
         self.early = false;
         let (order, mut unsure) = self.candidates(select, candidates)?;
-        let mut kept: Vec<i64> = Vec::new();
+        let mut selected: Vec<i64> = Vec::new();
         for candidate in order {
-            if kept.len() == bound {
+            if selected.len() == bound {
                 break;
             }
-            if let Some((slot, drops)) = &select.unless {
+            if let Some((earlier_slot, drop_condition)) = &select.unless {
                 self.set(select.index, Val::int(candidate));
                 let mut is_dropped = false;
-                for &before in &kept {
-                    self.set(*slot, Val::int(before));
-                    let value = self.scalar(drops)?;
+                for &earlier in &selected {
+                    self.set(*earlier_slot, Val::int(earlier));
+                    let value = self.scalar(drop_condition)?;
                     unsure |= !value.is_sure();
                     is_dropped |= value.holds();
                 }
@@ -47,19 +51,18 @@ impl Machine<'_> {
                     continue;
                 }
             }
-            kept.push(candidate);
+            selected.push(candidate);
         }
         self.unsure |= unsure;
         let error = if unsure { f64::INFINITY } else { 0.0 };
-        let values = kept.iter().map(|index| Val { num: Num::Int(*index), error }).collect();
-        Ok(EvaluatedDef { dims: vec![kept.len()], values })
+        let values = selected.iter().map(|index| Val { num: Num::Int(*index), error }).collect();
+        Ok(EvaluatedDef { dims: vec![selected.len()], values })
     }
 
-    /// Returns the indices that satisfy the condition, best first, and whether others may be right
-    /// too.
+    /// Returns the indices that satisfy the condition, best first, and whether the result is unsure.
     fn candidates(&mut self, select: &Select, count: usize) -> Result<(Vec<i64>, bool), EvalError> {
         let mut unsure = false;
-        let mut found = Vec::new();
+        let mut scored = Vec::new();
         for index in 0..integer(count) {
             self.spend()?;
             self.set(select.index, Val::int(index));
@@ -72,23 +75,24 @@ impl Machine<'_> {
                 Some(by) => self.scalar(by)?,
                 None => Val::int(0),
             };
-            found.push((score, index));
+            scored.push((score, index));
         }
         if select.by.is_some() {
             // The highest score first; equal ones by index, and NaN last.
-            found.sort_by(|(a, _), (b, _)| {
+            scored.sort_by(|(a, _), (b, _)| {
                 let (a, b) = (a.real(), b.real());
                 a.is_nan()
                     .cmp(&b.is_nan())
                     .then(b.partial_cmp(&a).unwrap_or(std::cmp::Ordering::Equal))
             });
-            for pair in found.windows(2) {
+            for pair in scored.windows(2) {
                 if let [(a, _), (b, _)] = pair {
-                    let slack = a.error + b.error;
-                    unsure |= slack > 0.0 && (a.real() - b.real() <= slack || a.real().is_nan());
+                    let joint_error = a.error + b.error;
+                    unsure |= joint_error > 0.0
+                        && (a.real() - b.real() <= joint_error || a.real().is_nan());
                 }
             }
         }
-        Ok((found.into_iter().map(|(_, index)| index).collect(), unsure))
+        Ok((scored.into_iter().map(|(_, index)| index).collect(), unsure))
     }
 }

@@ -1,9 +1,10 @@
-//! Walks the intermediate representation and reports what a part reads, uses and binds.
+//! Walks the intermediate representation: calls a function for each tensor that a part reads, and each slot (local
+//! value or list) that it uses or binds.
 
 use super::{AxesOf, Binder, Item, List, Scalar, Slot, Source};
 use crate::fault::Position;
 
-/// An event of a walk.
+/// An event of a walk: a read of a tensor's elements or dimensions, or the use or declaration of a local.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Seen {
     Elements(Source, Position),

@@ -1,4 +1,4 @@
-//! Lowers indices: those of definitions and folds, and those of reads.
+//! Lowers expressions with indices: the index names that definitions and folds bind, and reads such as `x[i, k]`.
 
 use super::{
     Entry, Lowering,
@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Lowering<'_> {
-    /// Binds the indices, whose names are known from here on; returns them and the number of names.
+    /// Declares the names of the indices. Returns the indices and the number of names, which the caller must remove
+    /// from `names` at the end of the scope.
     pub(super) fn bind(
         &mut self,
         binders: &[syntax::Binder],
@@ -27,10 +28,10 @@ impl Lowering<'_> {
                 Binder::Index(self.new_scalar(true), count)
             });
         }
-        let before = self.names.len();
+        let names_before = self.names.len();
         for (binder, bound) in binders.iter().zip(&bound) {
             if let Err(fault) = self.is_free(&binder.name, binder.at) {
-                self.names.truncate(before);
+                self.names.truncate(names_before);
                 return Err(fault);
             }
             let entry = match bound {
@@ -42,22 +43,25 @@ impl Lowering<'_> {
         Ok((bound, binders.len()))
     }
 
+    /// Lowers `name[binders](body)`, such as `sum[k < n](x[k])`.
     pub(super) fn fold(
         &mut self,
         name: &str,
         binders: &[syntax::Binder],
-        kept: Option<&str>,
+        earlier_name: Option<&str>,
         args: &Args,
         at: Position,
     ) -> Result<Typed, Fault> {
         if name == crate::ir::SELECT {
-            return self.select(binders, kept, args, at);
+            return self.select(binders, earlier_name, args, at);
         }
-        let Some(fold) = FOLDS.iter().find(|(of, _)| *of == name).map(|(_, fold)| *fold) else {
-            let help = crate::words::did_you_mean(name, FOLDS.iter().map(|(of, _)| *of));
+        let Some(fold) = FOLDS.iter().find(|(known, _)| *known == name).map(|(_, fold)| *fold)
+        else {
+            let help = crate::words::did_you_mean(name, FOLDS.iter().map(|(known, _)| *known));
             return Err(Fault { help, ..Fault::new(at, format!("no reduction `{name}`")) });
         };
-        let ([body], [], None) = (args.plain.as_slice(), args.named.as_slice(), kept) else {
+        let ([body], [], None) = (args.plain.as_slice(), args.named.as_slice(), earlier_name)
+        else {
             return Err(Fault::new(
                 at,
                 format!("`{name}` over indices takes one expression and nothing else"),
@@ -66,11 +70,11 @@ impl Lowering<'_> {
         let (binders, count) = self.bind(binders)?;
         let folded = self.scalar(body);
         self.names.truncate(self.names.len() - count);
-        let (found, folded) = folded?;
-        let (class, result) = fold_classes(fold, name, found, body.at)?;
-        let folded = coerced(folded, found, class, body.at)?;
+        let (body_class, folded) = folded?;
+        let (class, result) = fold_classes(fold, name, body_class, body.at)?;
+        let folded = coerced(folded, body_class, class, body.at)?;
         let scalar = Scalar::Fold(Box::new(FoldLoop { at, fold, class, binders, body: folded }));
-        // A value that does not depend on an index is computed once.
+        // A value that does not depend on the index of an enclosing expression is computed once, in its own definition.
         let is_early = self.lateness(|see| scalar.walk(see)).is_none();
         if is_early || self.uses_locals(|see| scalar.walk(see)) {
             return Ok(Typed::Scalar(result, scalar));
@@ -80,10 +84,11 @@ impl Lowering<'_> {
         Ok(Typed::Scalar(result, Scalar::read(source, List::Items(Vec::new()), at)))
     }
 
+    /// Lowers `select[index < count; earlier](condition, by = .., limit = .., unless = ..)`.
     fn select(
         &mut self,
         binders: &[syntax::Binder],
-        kept: Option<&str>,
+        earlier_name: Option<&str>,
         args: &Args,
         at: Position,
     ) -> Result<Typed, Fault> {
@@ -102,7 +107,7 @@ impl Lowering<'_> {
             }
         }
         let named =
-            |name: &str| args.named.iter().find(|(of, ..)| of == name).map(|(.., expr)| expr);
+            |name: &str| args.named.iter().find(|(key, ..)| key == name).map(|(.., expr)| expr);
         let limit = match named("limit") {
             Some(limit) => {
                 Some(self.early_scalar(limit, Class::Int, "the limit of a selection")?)
@@ -113,7 +118,7 @@ impl Lowering<'_> {
         let Some(Binder::Index(index, count)) = indices.into_iter().next() else {
             return Err(Fault::new(at, "`select` takes one index"));
         };
-        let parts = self.select_parts(condition, named("by"), (kept, named("unless")), at);
+        let parts = self.select_parts(condition, named("by"), (earlier_name, named("unless")), at);
         self.names.truncate(self.names.len() - bound_names);
         let (condition, by, unless) = parts?;
         self.must_be_early(|see| count.walk(see), at, "the bound of a selection")?;
@@ -122,6 +127,7 @@ impl Lowering<'_> {
         Ok(Typed::Tensor(super::expr::named(source, Class::Int, at)))
     }
 
+    /// Lowers the condition, the score, and the `unless` condition with the slot of the earlier selected index.
     #[expect(clippy::type_complexity, reason = "the parts are destructured at once")]
     fn select_parts(
         &mut self,
@@ -155,6 +161,7 @@ impl Lowering<'_> {
         Ok((condition, by, unless))
     }
 
+    /// Lowers `base[items else outside]`.
     pub(super) fn index(
         &mut self,
         base: &Expr,
@@ -168,13 +175,13 @@ impl Lowering<'_> {
                 let class = whole.class;
                 let source = self.source(whole, at)?;
                 let coords = List::Items(self.items(items)?);
-                let found = coords.known_len(&|source| self.rank(source));
-                if let (Some(found), Some(rank)) = (found, self.rank(source))
-                    && found != rank
+                let coord_count = coords.known_len(&|source| self.rank(source));
+                if let (Some(coord_count), Some(rank)) = (coord_count, self.rank(source))
+                    && coord_count != rank
                 {
                     return Err(Fault::unexpected(
                         at,
-                        format!("{found} indices"),
+                        format!("{coord_count} indices"),
                         format!("{rank}, the rank of the tensor"),
                     ));
                 }
@@ -207,8 +214,8 @@ impl Lowering<'_> {
         }
         match items {
             [Item::One(expr)] => {
-                let place = self.number(expr, Class::Int)?;
-                Ok(Typed::Scalar(Class::Int, list.item(place, at)))
+                let position = self.number(expr, Class::Int)?;
+                Ok(Typed::Scalar(Class::Int, list.item(position, at)))
             }
             [Item::Slice(from, to)] => {
                 let mut ends = Vec::new();
@@ -226,24 +233,24 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the class of a fold's elements and of its result.
+/// Returns the classes of a fold's elements and of its result for operands of a class.
 pub(super) fn fold_classes(
     fold: Fold,
     name: &str,
-    found: Class,
+    operand_class: Class,
     at: Position,
 ) -> Result<(Class, Class), Fault> {
-    match (fold, found) {
+    match (fold, operand_class) {
         (Fold::Mean, Class::Int | Class::Float) => Ok((Class::Float, Class::Float)),
         (Fold::Sum | Fold::Prod | Fold::Max | Fold::Min, Class::Int | Class::Float) => {
-            Ok((found, found))
+            Ok((operand_class, operand_class))
         }
-        (Fold::ArgMax | Fold::ArgMin, Class::Int | Class::Float) => Ok((found, Class::Int)),
+        (Fold::ArgMax | Fold::ArgMin, Class::Int | Class::Float) => Ok((operand_class, Class::Int)),
         (Fold::Any | Fold::All, Class::Bool) => Ok((Class::Bool, Class::Bool)),
         (Fold::Count, Class::Bool) => Ok((Class::Bool, Class::Int)),
         _ => {
-            let expected = if found == Class::Bool { "numbers" } else { "bools" };
-            Err(Fault::unexpected(at, format!("`{name}` of {}", found.word()), expected))
+            let expected = if operand_class == Class::Bool { "numbers" } else { "bools" };
+            Err(Fault::unexpected(at, format!("`{name}` of {}", operand_class.word()), expected))
         }
     }
 }

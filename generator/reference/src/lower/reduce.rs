@@ -1,4 +1,5 @@
-//! Lowers folds along axes of a whole tensor.
+//! Lowers folds along axes of a whole tensor, such as `sum(x, axis = 1, keep = true)`: the result becomes a definition
+//! of its own, a tensor whose elements fold over the reduced axes.
 
 use super::{
     Lowering,
@@ -66,6 +67,7 @@ impl Lowering<'_> {
         self.reduced(name, fold, whole, (axes, keep), at)
     }
 
+    /// Lowers `max(a, b, ..)` or `min(a, b, ..)`.
     fn several(
         &mut self,
         name: &str,
@@ -77,12 +79,12 @@ impl Lowering<'_> {
         for operand in operands {
             level.push(self.expr(operand)?);
         }
-        // In pairs, so that the tree stays low.
+        // Combines neighbours, so that the height of the tree is logarithmic in the number of operands.
         loop {
             let mut next = Vec::new();
-            let mut each = level.into_iter();
-            while let Some(first) = each.next() {
-                next.push(match each.next() {
+            let mut operands_left = level.into_iter();
+            while let Some(first) = operands_left.next() {
+                next.push(match operands_left.next() {
                     Some(second) => self.binary(op, name, first, second, at)?,
                     None => first,
                 });
@@ -123,6 +125,7 @@ impl Lowering<'_> {
         Ok(scalar)
     }
 
+    /// Lowers the fold itself.
     fn reduced(
         &mut self,
         name: &str,
@@ -134,17 +137,18 @@ impl Lowering<'_> {
         let (class, result) = fold_classes(fold, name, whole.class, at)?;
         let element = coerced(whole.body, whole.class, class, at)?;
         let dims = self.store_list(whole.shape, at)?;
-        let of = |what| {
+        let list_of_axes = |what| {
             List::Axes(Box::new(Axes { at, what, dims: dims.clone(), reduced: axes.clone() }))
         };
-        let inner = self.new_list(true);
-        let merged = of(AxesOf::Merged(List::Var(HERE), List::Var(inner), keep.clone()));
+        let reduced_coords = self.new_list(true);
+        let coords =
+            list_of_axes(AxesOf::Merged(List::Var(HERE), List::Var(reduced_coords), keep.clone()));
         let body = Scalar::Fold(Box::new(FoldLoop {
             at,
             fold,
             class,
-            binders: vec![Binder::Pack(inner, of(AxesOf::Reduced))],
-            body: Scalar::There(Box::new(merged), Box::new(element)),
+            binders: vec![Binder::Pack(reduced_coords, list_of_axes(AxesOf::Reduced))],
+            body: Scalar::There(Box::new(coords), Box::new(element)),
         }));
         if axes.is_none() && matches!(keep, Scalar::Bool(false)) {
             let kind = DefKind::Elements {
@@ -154,8 +158,8 @@ impl Lowering<'_> {
             let source = self.hoisted(kind, result, at)?;
             return Ok(Typed::Scalar(result, Scalar::read(source, List::Items(Vec::new()), at)));
         }
-        let left = of(AxesOf::Left(keep));
-        let kind = DefKind::Elements { binders: vec![Binder::Pack(HERE, left)], body };
+        let shape = list_of_axes(AxesOf::Left(keep));
+        let kind = DefKind::Elements { binders: vec![Binder::Pack(HERE, shape)], body };
         let source = self.hoisted(kind, result, at)?;
         Ok(Typed::Tensor(named(source, result, at)))
     }

@@ -1,4 +1,4 @@
-//! The types of expressions, and their conversions.
+//! Typed expressions, the results of lowering the syntax tree, and their conversions between classes.
 
 use crate::{
     fault::{Fault, Position},
@@ -28,13 +28,14 @@ impl Typed {
     }
 }
 
-/// A tensor as a whole: its dimensions, and its element at [`HERE`](crate::ir::HERE).
+/// A tensor used without indices, as in `x + 1`: its dimensions, and the expression of its element at the position
+/// [`HERE`](crate::ir::HERE).
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) class: Class,
     pub(super) shape: List,
     pub(super) body: Scalar,
-    /// The source of its elements, if it has a name.
+    /// The input, parameter or definition that stores its elements, if one does.
     pub(super) source: Option<Source>,
 }
 
@@ -67,7 +68,7 @@ pub(super) fn class_of(typed: &Typed, at: Position) -> Result<Class, Fault> {
     }
 }
 
-/// The fault of an expression that is neither a scalar nor a tensor.
+/// Returns the fault of an expression that is neither a scalar nor a tensor.
 fn no_number(found: &Typed, at: Position) -> Fault {
     let fault = Fault::unexpected(at, found.describe(), "a scalar or a tensor");
     match found {
@@ -77,21 +78,22 @@ fn no_number(found: &Typed, at: Position) -> Fault {
     }
 }
 
-pub(super) fn of_class(typed: Typed, wanted: Class, at: Position) -> Result<Typed, Fault> {
+/// Converts a scalar or tensor to the class `wanted` if that needs no explicit cast.
+pub(super) fn of_class(typed: Typed, expected: Class, at: Position) -> Result<Typed, Fault> {
     match typed {
         Typed::Scalar(class, scalar) => {
-            Ok(Typed::Scalar(wanted, coerced(scalar, class, wanted, at)?))
+            Ok(Typed::Scalar(expected, coerced(scalar, class, expected, at)?))
         }
-        Typed::Tensor(whole) if whole.class == wanted => Ok(Typed::Tensor(whole)),
+        Typed::Tensor(whole) if whole.class == expected => Ok(Typed::Tensor(whole)),
         Typed::Tensor(whole) => {
-            let body = coerced(whole.body, whole.class, wanted, at)?;
-            Ok(Typed::Tensor(Whole { class: wanted, body, shape: whole.shape, source: None }))
+            let body = coerced(whole.body, whole.class, expected, at)?;
+            Ok(Typed::Tensor(Whole { class: expected, body, shape: whole.shape, source: None }))
         }
         Typed::List(_) | Typed::Text(_) => Err(no_number(&typed, at)),
     }
 }
 
-/// Applies a function to each element.
+/// Applies a function to a scalar, or to each element of a tensor; `class` is the class of the results.
 pub(super) fn each(
     operand: Typed,
     class: Class,

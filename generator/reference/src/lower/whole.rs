@@ -1,4 +1,5 @@
-//! Conversions of expressions to scalars, lists and whole tensors of an expected class.
+//! Lowers expressions where a scalar, a list or a whole tensor is expected. A whole tensor is one without indices, as
+//! in `x + 1`.
 
 use super::{
     Lowering,
@@ -29,11 +30,11 @@ impl Lowering<'_> {
 
     /// Lowers the expression as a scalar of this class.
     pub(super) fn number(&mut self, expr: &Expr, class: Class) -> Result<Scalar, Fault> {
-        let (found, scalar) = self.scalar(expr)?;
-        coerced(scalar, found, class, expr.at)
+        let (actual_class, scalar) = self.scalar(expr)?;
+        coerced(scalar, actual_class, class, expr.at)
     }
 
-    /// Lowers the expression as a scalar that depends on shapes and parameters only.
+    /// Lowers the expression as an early scalar: one that depends on shapes and parameters only, not on elements.
     pub(super) fn early_scalar(
         &mut self,
         expr: &Expr,
@@ -62,10 +63,13 @@ impl Lowering<'_> {
             (Typed::Scalar(_, a), Typed::Tensor(b)) => (b.shape, a, b.body),
             (left, right) => {
                 let (a, b) = (self.whole(left, at)?, self.whole(right, at)?);
-                let is_one =
+                let has_same_shape =
                     matches!((&a.shape, &b.shape), (List::Dims(a), List::Dims(b)) if a == b);
-                let shape =
-                    if is_one { a.shape } else { List::Broadcast(vec![a.shape, b.shape], at) };
+                let shape = if has_same_shape {
+                    a.shape
+                } else {
+                    List::Broadcast(vec![a.shape, b.shape], at)
+                };
                 (shape, a.body, b.body)
             }
         };
@@ -84,16 +88,16 @@ impl Lowering<'_> {
                 let shape =
                     List::Items(vec![crate::ir::Item::One(Scalar::Len(Box::new(list.clone())))]);
                 let here = List::Var(HERE).item(Scalar::Int(0), at);
-                // After broadcasting, its own coordinate is the last one.
-                let own = List::Align(Box::new(List::Var(HERE)), Box::new(shape.clone()));
-                let body = Scalar::There(Box::new(own), Box::new(list.item(here, at)));
+                // After broadcasting, the list's coordinate is the last one.
+                let list_coord = List::Align(Box::new(List::Var(HERE)), Box::new(shape.clone()));
+                let body = Scalar::There(Box::new(list_coord), Box::new(list.item(here, at)));
                 Ok(Whole { class: Class::Int, shape, body, source: None })
             }
             Typed::Text(_) => Err(Fault::unexpected(at, "a string", "a scalar or a tensor")),
         }
     }
 
-    /// Returns the source of the tensor's elements after it is computed.
+    /// Returns the source of the tensor's elements. Adds a definition if no source stores them.
     pub(super) fn source(&mut self, whole: Whole, at: Position) -> Result<Source, Fault> {
         if let Some(source) = whole.source {
             return Ok(source);
@@ -103,14 +107,14 @@ impl Lowering<'_> {
         self.hoisted(kind, whole.class, at)
     }
 
-    /// Defines a tensor before the one that is being lowered.
+    /// Adds a definition of a tensor before the definition that is being lowered.
     pub(super) fn hoisted(
         &mut self,
         kind: DefKind,
         class: Class,
         at: Position,
     ) -> Result<Source, Fault> {
-        let uses = match &kind {
+        let depends_on_locals = match &kind {
             DefKind::Elements { binders, body } => self.uses_locals(|see| {
                 for binder in binders {
                     binder.walk(see);
@@ -119,7 +123,7 @@ impl Lowering<'_> {
             }),
             DefKind::Select(select) => self.uses_locals(|see| select.walk(see)),
         };
-        if uses {
+        if depends_on_locals {
             let found = "an index or a local name in a whole-tensor expression";
             let expected = "an expression over indices, as in `sum[k < n](x[i, k])`";
             return Err(Fault::unexpected(at, found, expected));
@@ -127,7 +131,7 @@ impl Lowering<'_> {
         Ok(Source::Def(self.define(None, class, kind, at)?))
     }
 
-    /// Defines the whole tensor on its own.
+    /// Gives the whole tensor a definition of its own, so that its elements are computed once.
     pub(super) fn materialized(&mut self, whole: Whole, at: Position) -> Result<Whole, Fault> {
         let class = whole.class;
         Ok(named(self.source(whole, at)?, class, at))

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::{
     Printer,
     language::{Kind, Language, Real},
-    plain::{bare, plain, read_or_unnamed},
+    plain::{bare, plain, without_unused_names},
     support::has_bare,
 };
 use crate::{
@@ -53,7 +53,7 @@ impl<'a> Emitter<'a> {
     fn indented(&self, by: usize) -> String {
         let line = |line: &str| format!("{}{line}\n", "    ".repeat(by));
         if self.language().shadows() {
-            read_or_unnamed(&self.text).lines().map(line).collect()
+            without_unused_names(&self.text).lines().map(line).collect()
         } else {
             self.text.lines().map(line).collect()
         }

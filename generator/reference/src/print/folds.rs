@@ -1,4 +1,6 @@
-//! Prints loops over indices, and folds over them.
+//! Prints loops over indices, and folds: sums, products, extremes and other reductions over such loops.
+//!
+//! Sums in single precision carry their rounding error in a second variable, the rest (see `wide`).
 
 use super::{
     emit::Emitter,
@@ -13,14 +15,15 @@ use crate::{
     signature::Class,
 };
 
-/// The result variables of a fold.
+/// The names of the printed variables that contain the result of a fold.
 struct Folded {
+    /// The accumulated value.
     all: String,
-    /// The rounding error of a sum.
+    /// The accumulated rounding error of a sum in single precision.
     rest: Option<String>,
-    /// The number of elements.
+    /// The number of elements, if the fold needs it.
     number: String,
-    /// The index of an extreme.
+    /// The index of the extreme, for `argmax` and `argmin`.
     best: String,
 }
 
@@ -73,13 +76,13 @@ impl Emitter<'_> {
                 format!("({all} / {})", bare(&self.cast(fold.class, Class::Int, &number)))
             }
             Fold::ArgMax | Fold::ArgMin => {
-                let wanted = "elements to find the extreme of";
-                if let Some([head, refusal, end]) =
-                    language.refuse_if(&format!("{best} < 0"), wanted)
+                let requirement = "elements to find the extreme of";
+                if let Some([opening, fault_line, closing]) =
+                    language.refuse_if(&format!("{best} < 0"), requirement)
                 {
-                    self.open(&head);
-                    self.line(&refusal);
-                    self.close(&end);
+                    self.open(&opening);
+                    self.line(&fault_line);
+                    self.close(&closing);
                 }
                 best
             }
@@ -104,22 +107,22 @@ impl Emitter<'_> {
         Wide { high: mean, rest: Some(rest) }
     }
 
-    /// Prints a fold of terms; with `in_full` the rounding errors of products are part of the rest.
-    fn folded(&mut self, fold: &FoldLoop, in_full: bool) -> Folded {
-        let (of, language) = (fold.class, self.language());
+    /// Prints the loops of a fold; `with_product_errors` adds the rounding errors of products in the terms to the rest.
+    fn folded(&mut self, fold: &FoldLoop, with_product_errors: bool) -> Folded {
+        let (class, language) = (fold.class, self.language());
         let all = self.temporary();
         let start = match fold.fold {
-            Fold::Sum | Fold::Mean => self.small(of, 0),
-            Fold::Prod => self.small(of, 1),
-            Fold::Max | Fold::ArgMax => language.end(of, End::Lowest, self.real),
-            Fold::Min | Fold::ArgMin => language.end(of, End::Highest, self.real),
+            Fold::Sum | Fold::Mean => self.small(class, 0),
+            Fold::Prod => self.small(class, 1),
+            Fold::Max | Fold::ArgMax => language.end(class, End::Lowest, self.real),
+            Fold::Min | Fold::ArgMin => language.end(class, End::Highest, self.real),
             Fold::Any => "false".to_owned(),
             Fold::All => "true".to_owned(),
             Fold::Count => language.int(0),
         };
-        let kind = if fold.fold == Fold::Count { self.int() } else { self.kind(of) };
+        let kind = if fold.fold == Fold::Count { self.int() } else { self.kind(class) };
         self.line(&language.variable(kind, &all, bare(&start)));
-        let has_rest = is_sum_fold(fold.fold, of) && self.real == Real::F32;
+        let has_rest = is_sum_fold(fold.fold, class) && self.real == Real::F32;
         let rest = has_rest.then(|| self.temporary());
         if let Some(rest) = &rest {
             self.line(&language.variable(kind, rest, bare(&start)));
@@ -132,26 +135,26 @@ impl Emitter<'_> {
         if matches!(fold.fold, Fold::ArgMax | Fold::ArgMin) {
             self.line(&language.variable(self.int(), &best, bare(&language.int(-1))));
         }
-        let loops = self.loops(&fold.binders);
+        let open_blocks = self.loops(&fold.binders);
         let term = match &rest {
-            Some(_) if in_full => self.term(&fold.body),
+            Some(_) if with_product_errors => self.term(&fold.body),
             _ => Wide { high: self.scalar(&fold.body), rest: None },
         };
-        let value = self.bound(self.kind(of), &term.high);
+        let value = self.bound(self.kind(class), &term.high);
         if let Some(rest) = &rest {
             let lost = language.helper("sum_rest", &[&all, &value]);
             for lost in [Some(&lost), term.rest.as_ref()].into_iter().flatten() {
-                self.taken_in(Binary::Add, of, [rest, lost]);
+                self.accumulate(Binary::Add, class, [rest, lost]);
             }
         }
         match fold.fold {
-            Fold::Sum | Fold::Mean => self.taken_in(Binary::Add, of, [&all, &value]),
-            Fold::Prod => self.taken_in(Binary::Mul, of, [&all, &value]),
-            Fold::Max => self.taken_in(Binary::Max, of, [&all, &value]),
-            Fold::Min => self.taken_in(Binary::Min, of, [&all, &value]),
+            Fold::Sum | Fold::Mean => self.accumulate(Binary::Add, class, [&all, &value]),
+            Fold::Prod => self.accumulate(Binary::Mul, class, [&all, &value]),
+            Fold::Max => self.accumulate(Binary::Max, class, [&all, &value]),
+            Fold::Min => self.accumulate(Binary::Min, class, [&all, &value]),
             Fold::ArgMax | Fold::ArgMin => {
                 let sign = if fold.fold == Fold::ArgMax { ">" } else { "<" };
-                let nan = if of == Class::Float {
+                let nan = if class == Class::Float {
                     format!(" || {} && !{}", language.is_nan(&value), language.is_nan(&all))
                 } else {
                     String::new()
@@ -166,27 +169,27 @@ impl Emitter<'_> {
             Fold::Count => self.line(&language.count(&all, &value)),
         }
         if has_number {
-            self.taken_in(Binary::Add, Class::Int, [&number, &language.int(1)]);
+            self.accumulate(Binary::Add, Class::Int, [&number, &language.int(1)]);
         }
-        for _ in 0..loops {
+        for _ in 0..open_blocks {
             self.close("}");
         }
         Folded { all, rest, number, best }
     }
 
     /// Prints a small number.
-    fn small(&self, of: Class, value: u8) -> String {
-        match of {
+    fn small(&self, class: Class, value: u8) -> String {
+        match class {
             Class::Float => self.language().float(value.into(), self.real),
             Class::Int | Class::Bool => self.language().int(value.into()),
         }
     }
 
-    /// Prints the accumulation of a value.
-    fn taken_in(&mut self, op: Binary, of: Class, [all, value]: [&str; 2]) {
+    /// Prints the statement that accumulates a value.
+    fn accumulate(&mut self, op: Binary, class: Class, [all, value]: [&str; 2]) {
         let language = self.language();
-        let line = language.assign(op, of, [all, value]).unwrap_or_else(|| {
-            format!("{all} = {};", bare(&language.binary(op, of, [all, value], self.real)))
+        let line = language.assign(op, class, [all, value]).unwrap_or_else(|| {
+            format!("{all} = {};", bare(&language.binary(op, class, [all, value], self.real)))
         });
         self.line(&line);
     }

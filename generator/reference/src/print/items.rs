@@ -1,5 +1,5 @@
-//! Prints a program as work items: an OpenCL C kernel per tensor that computes one element, and the equivalent calls in
-//! Rust.
+//! Prints a program as work items: for each tensor an OpenCL C kernel whose work item computes one element, and the
+//! equivalent calls in Rust for cores without OpenCL C.
 
 use std::fmt::Write as _;
 
@@ -43,7 +43,7 @@ pub struct Item {
     pub buffers: Vec<Buffer>,
     /// The plan's field with the tensor's dimensions.
     pub extents: String,
-    /// The conditions of the tensor's computation.
+    /// The conditions under which the tensor is computed.
     pub guards: Vec<FieldGuard>,
     /// The scratch that stores the element.
     pub scratch: Option<usize>,
@@ -76,7 +76,7 @@ pub enum Buffer {
 /// Prints the program as work items, if elements do not determine a dimension.
 pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> Option<ItemKernel> {
     let code = &super::rests::with_rests(code);
-    // Outputs lose precision when stored, so those that are read again are stored separately.
+    // Outputs lose precision when stored, so outputs that the program reads again are stored in scratch memory, too.
     let is_output = |def: usize| code.outputs.iter().any(|output| output.def == def);
     let is_kept = |def: &usize| !is_output(*def) || super::is_read(code, *def);
     let scratch = (0..code.defs.len()).filter(is_kept).collect();
@@ -95,7 +95,7 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         let StepKind::Def(def) = step.kind else { return None };
         let kernel = kernels.get(def)?;
         let element = common.elements.get(def)?.as_ref()?;
-        let argument = |of: &Source| reads.function(*of, &rust.element(*of));
+        let argument = |source: &Source| reads.function(*source, &rust.element(*source));
         let guard = |Guard { slot, holds }: &Guard| FieldGuard {
             field: rust.names.scalar(*slot).to_owned(),
             holds: *holds,
@@ -125,9 +125,10 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     })
 }
 
-/// Returns the conditions of the tensor's computation.
+/// Returns the conditions under which the tensor is computed.
 fn guards_of(code: &Code, def: usize) -> &[Guard] {
-    let step = code.steps.iter().find(|step| matches!(step.kind, StepKind::Def(of) if of == def));
+    let step =
+        code.steps.iter().find(|step| matches!(step.kind, StepKind::Def(index) if index == def));
     step.map_or(&[], |step| step.guards.as_slice())
 }
 
@@ -158,14 +159,15 @@ impl Printer<'_> {
 
     /// Prints the kernel that computes a tensor.
     fn kernel(&self, number: usize, guards: &[Guard], reads: &Reads<'_>) -> Kernel {
-        let own = self.names.def(number);
-        let name = format!("{}_{own}", reads.accesses.prefix);
+        let output_name = self.names.def(number);
+        let name = format!("{}_{output_name}", reads.accesses.prefix);
         let Some((def, text)) = self.body_of(number) else {
             return Kernel { name, buffers: Vec::new(), text: String::new() };
         };
-        let (mut head, mut absent, mut buffers) = (String::new(), String::new(), Vec::new());
+        let (mut parameters_of_sources, mut absent_inputs, mut buffers) =
+            (String::new(), String::new(), Vec::new());
         for source in super::sources_of(self.code, def) {
-            let (buffer, element, called) = match source {
+            let (buffer, element, buffer_name) = match source {
                 Source::Param(_) => continue,
                 Source::Input(input) => {
                     let port = reads.accesses.inputs.get(input);
@@ -178,34 +180,41 @@ impl Printer<'_> {
                     (Buffer::Scratch(scratch), element, self.kept_name(read))
                 }
             };
-            if !support::has_word(&text, &called) {
+            if !support::has_word(&text, &buffer_name) {
                 continue;
             }
             buffers.push(buffer);
-            let parameter = format!("__global const {element} *{called}");
+            let parameter = format!("__global const {element} *{buffer_name}");
             if self.may_be_absent(source) {
-                let _ = write!(head, "#ifdef HAS_{called}\n    {parameter},\n#endif\n");
-                let _ = write!(absent, "#ifndef HAS_{called}\n    {parameter} = 0;\n#endif\n");
+                let _ = write!(
+                    parameters_of_sources,
+                    "#ifdef HAS_{buffer_name}\n    {parameter},\n#endif\n"
+                );
+                let _ = write!(
+                    absent_inputs,
+                    "#ifndef HAS_{buffer_name}\n    {parameter} = 0;\n#endif\n"
+                );
             } else {
-                let _ = writeln!(head, "    {parameter},");
+                let _ = writeln!(parameters_of_sources, "    {parameter},");
             }
         }
         let mut own_parameters = Vec::new();
         let mut stores = String::new();
         if let Some(scratch) = reads.scratch_of(number) {
-            let kept = self.kept_name(number);
+            let scratch_name = self.kept_name(number);
             buffers.push(Buffer::Scratch(scratch));
-            own_parameters.push(format!("    __global {} *{kept}", opencl::stored_type(def.class)));
-            let _ = writeln!(stores, "    {kept}[number] = value;");
+            own_parameters
+                .push(format!("    __global {} *{scratch_name}", opencl::stored_type(def.class)));
+            let _ = writeln!(stores, "    {scratch_name}[number] = value;");
         }
         if let Some(output) = self.output_of(number) {
             let port = reads.accesses.outputs.get(output);
             buffers.push(Buffer::Output(output));
             own_parameters.push(format!(
-                "    __global {} *{own}",
+                "    __global {} *{output_name}",
                 port.map_or("", |port| port.opencl.element.as_str())
             ));
-            let store = port.map_or(String::new(), |port| port.opencl.store(own, "value"));
+            let store = port.map_or(String::new(), |port| port.opencl.store(output_name, "value"));
             let _ = writeln!(stores, "    {store}");
         }
         let parameters = own_parameters.join(",\n");
@@ -216,7 +225,7 @@ impl Printer<'_> {
         };
         let guards = guards.iter().map(guard).collect::<Vec<_>>().concat();
         let text = format!(
-            "__kernel void {name}(\n{head}{parameters}\n) {{\n{absent}    const Plan plan = KNOWN;\n    const long number = (long)get_global_id(0);\n    if (number >= list_count(plan.{dims}){guards}) {{\n        return;\n    }}\n{text}{stores}}}\n"
+            "__kernel void {name}(\n{parameters_of_sources}{parameters}\n) {{\n{absent_inputs}    const Plan plan = KNOWN;\n    const long number = (long)get_global_id(0);\n    if (number >= list_count(plan.{dims}){guards}) {{\n        return;\n    }}\n{text}{stores}}}\n"
         );
         Kernel { name, buffers, text }
     }
@@ -231,19 +240,19 @@ impl Printer<'_> {
         let texts: String =
             kernels.iter().map(|kernel| kernel.text.as_str()).collect::<Vec<_>>().join("\n");
         let mut fields = String::new();
-        for (name, of) in self.device_fields() {
-            let of = match of {
+        for (name, field_type) in self.device_fields() {
+            let field_type = match field_type {
                 "List" => "List",
                 "f64" => "float",
                 _ => "long",
             };
-            let _ = writeln!(fields, "    {of} {name};");
+            let _ = writeln!(fields, "    {field_type} {name};");
         }
         let mut lists = String::new();
         for (param, class) in self.list_params() {
-            let (name, of) = (self.names.param(param), opencl::stored_type(class));
+            let (name, field_type) = (self.names.param(param), opencl::stored_type(class));
             if support::has_word(&texts, name) {
-                let _ = writeln!(lists, "__constant {of} {name}[] = LIST_{name};");
+                let _ = writeln!(lists, "__constant {field_type} {name}[] = LIST_{name};");
             }
         }
         format!(

@@ -1,10 +1,10 @@
-//! The differences between languages: the walk over a program is the same, and a language provides the
-//! syntax.
+//! The trait that printers of Rust and OpenCL C implement: `emit` walks a program once for both, and the language
+//! provides the syntax.
 
 use super::Printer;
 use crate::{function::Binary, ir::Source, signature::Class};
 
-/// The precision of floats; values that depend on shapes only use double precision.
+/// The precision of printed floats. Values that depend on shapes only use double precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Real {
     F32,
@@ -27,21 +27,22 @@ pub(super) enum Kind {
     List,
 }
 
-/// The start value of a search for an extreme.
+/// The start value of a search for a maximum or minimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Lowest,
     Highest,
 }
 
-/// The syntax of a language. Expressions are atoms, calls, or in brackets, so that they can be used
-/// anywhere.
+/// The syntax of a language. Printed expressions are atoms, calls, or in brackets, so that they can be operands
+/// without further brackets.
 pub(super) trait Language {
-    /// Whether a name may shadow itself, with its old value on the right.
+    /// Whether a declaration may shadow a variable whose old value its initializer uses, as in `let x = x + 1`.
     fn shadows(&self) -> bool;
-    /// An integer of 64 bits.
+    /// Prints an integer of 64 bits.
     fn int(&self, value: i64) -> String;
     fn float(&self, value: f64, real: Real) -> String;
+    /// Prints the lowest or highest value of a class.
     fn end(&self, class: Class, end: End, real: Real) -> String;
     /// Converts between different classes.
     fn cast(&self, to: Class, from: Class, operand: &str, real: Real) -> String;
@@ -58,38 +59,44 @@ pub(super) trait Language {
     fn is_nan(&self, x: &str) -> String;
     /// Calls a printed single-precision function.
     fn helper(&self, name: &str, arguments: &[&str]) -> String;
-    /// Marks a call that may fail.
+    /// Marks a call that may fail, as `?` does in Rust.
     fn fallible(&self, call: String) -> String;
+    /// Prints a list of these items.
     fn list_of(&self, items: &[String]) -> String;
+    /// Prints an empty list.
     fn no_list(&self) -> &'static str;
-    /// Passes a list that a function appends to.
+    /// Prints the argument for a list that a function appends to, as `&mut list`.
     fn changed(&self, list: &str) -> String;
     /// Prints the number of elements of a tensor with these dimensions, as a loop bound.
     fn size(&self, dims: &str) -> String;
     /// Converts an element's index to an integer.
-    fn counted(&self, number: &str) -> String;
+    fn counted(&self, index: &str) -> String;
     /// Reads a field of the plan in this precision.
     fn field(&self, name: &str, class: Class, real: Real) -> String;
+    /// Declares an immutable local.
     fn bind(&self, kind: Kind, name: &str, value: &str) -> String;
+    /// Declares a mutable local.
     fn variable(&self, kind: Kind, name: &str, value: &str) -> String;
+    /// Prints the head of a conditional block.
     fn when(&self, condition: &str) -> String;
+    /// Prints the head of a loop below `bound`.
     fn each(&self, name: &str, bound: &str) -> String;
     /// Prints the head of a choice that sets `result`.
     fn choose(&self, kind: Kind, result: &str, condition: &str) -> String;
     /// Prints the head of a block that sets `result`.
     fn block(&self, kind: Kind, result: &str) -> String;
-    /// Prints the last line of either.
+    /// Prints the last line of a choice's branch or of a block, which sets `result`.
     fn give(&self, result: &str, value: &str) -> String;
-    /// Closes either.
+    /// Closes a choice or a block.
     fn close(&self) -> &'static str;
     /// Prints the last line of an element function.
     fn result(&self, class: Class, value: &str) -> String;
     /// Prints the last line of a failing branch.
-    fn refuse(&self, kind: Kind, result: &str, wanted: &str) -> String;
+    fn refuse(&self, kind: Kind, result: &str, requirement: &str) -> String;
     /// Prints the statements that fail if the condition holds, if the language can fail.
-    fn refuse_if(&self, condition: &str, wanted: &str) -> Option<[String; 3]>;
+    fn refuse_if(&self, condition: &str, requirement: &str) -> Option<[String; 3]>;
     /// Adds 1 to an integer if the condition holds.
-    fn count(&self, all: &str, condition: &str) -> String;
+    fn count(&self, counter: &str, condition: &str) -> String;
     /// Reads the element with this index.
-    fn load(&self, printer: &Printer<'_>, source: Source, place: &str, real: Real) -> String;
+    fn load(&self, printer: &Printer<'_>, source: Source, index: &str, real: Real) -> String;
 }

@@ -1,4 +1,4 @@
-//! Prints lists, and the coordinates of an element.
+//! Prints lists of integers, and the coordinates of an element from its number in row-major order.
 
 use super::{
     emit::Emitter,
@@ -120,16 +120,16 @@ impl Emitter<'_> {
 
     /// Prints the ranges of indices.
     pub(super) fn extents(&mut self, binders: &[Binder]) -> String {
-        let of = |binder: &Binder| match binder {
+        let item_of = |binder: &Binder| match binder {
             Binder::Index(_, count) => Item::One(count.clone()),
             Binder::Pack(_, extents) => Item::Spread(extents.clone()),
         };
-        let items: Vec<Item> = binders.iter().map(of).collect();
+        let items: Vec<Item> = binders.iter().map(item_of).collect();
         self.items(&items)
     }
 
-    /// Prints the coordinates that `text` uses, of element `number` of a tensor with these
-    /// dimensions.
+    /// Prints the declarations of the coordinates of element `number`, as far as the printed code `text` uses them.
+    /// `dims` is the plan's field with the tensor's dimensions.
     pub(super) fn coordinates(&mut self, binders: &[Binder], dims: &str, text: &str) {
         let names: Vec<String> = binders
             .iter()
@@ -146,30 +146,30 @@ impl Emitter<'_> {
             return;
         }
         self.line(&self.language().bind(Kind::List, "at", &unraveled));
-        let (mut before, mut steps) = (String::new(), 0);
+        let (mut first_item, mut indices_since_pack) = (String::new(), 0);
         for (binder, name) in binders.iter().zip(&names).take(last + 1) {
             let is_used = has_bare(text, name);
-            let from = match (before.as_str(), steps) {
-                ("", _) => steps.to_string(),
-                (_, 0) => before.clone(),
-                _ => format!("{before} + {steps}"),
+            let position = match (first_item.as_str(), indices_since_pack) {
+                ("", _) => indices_since_pack.to_string(),
+                (_, 0) => first_item.clone(),
+                _ => format!("{first_item} + {indices_since_pack}"),
             };
             match binder {
                 Binder::Index(..) => {
                     if is_used {
-                        let item = self.language().fallible(format!("list_item(at, {from})"));
+                        let item = self.language().fallible(format!("list_item(at, {position})"));
                         self.line(&self.language().bind(self.int(), name, &item));
                     }
-                    steps += 1;
+                    indices_since_pack += 1;
                 }
                 Binder::Pack(_, extents) => {
                     let extents = self.list(extents);
                     let len = format!("list_len({extents})");
-                    let end = if from == "0" { len } else { format!("{from} + {len}") };
-                    before = self.bound(self.int(), &end);
-                    steps = 0;
+                    let end = if position == "0" { len } else { format!("{position} + {len}") };
+                    first_item = self.bound(self.int(), &end);
+                    indices_since_pack = 0;
                     if is_used {
-                        let part = format!("list_slice(at, {from}, {before})");
+                        let part = format!("list_slice(at, {position}, {first_item})");
                         self.line(&self.language().bind(Kind::List, name, &part));
                     }
                 }

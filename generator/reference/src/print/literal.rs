@@ -1,11 +1,12 @@
-//! Prints floats in Rust.
+//! Prints float literals in Rust such that the code passes clippy: constants of the standard library by name, and
+//! values close to a constant as quotients.
 
 use std::f64::consts;
 
 use super::language::Real;
 use crate::number::{narrow, single};
 
-/// The constants of the standard library, which clippy requires instead of literals.
+/// The constants of the standard library; clippy's `approx_constant` requires their names instead of literals.
 const CONSTANTS: &[(f64, &str)] = &[
     (consts::E, "E"),
     (consts::FRAC_1_PI, "FRAC_1_PI"),
@@ -28,46 +29,49 @@ const CONSTANTS: &[(f64, &str)] = &[
     (consts::TAU, "TAU"),
 ];
 
-/// Prints a finite number of this precision, in brackets if it is more than one word.
+/// Prints a finite number of this precision, in brackets if it is an expression of several tokens.
 pub(super) fn literal(value: f64, real: Real) -> String {
     let word = real.word();
-    let found = CONSTANTS.iter().find_map(|(constant, name)| {
-        let is_it = match real {
+    let constant_name = CONSTANTS.iter().find_map(|(constant, name)| {
+        let is_equal = match real {
             Real::F32 => single(value.abs()).to_bits() == single(*constant).to_bits(),
             Real::F64 => value.abs().to_bits() == constant.to_bits(),
         };
-        is_it.then_some(*name)
+        is_equal.then_some(*name)
     });
     // Rounded first, so that no excess digits remain.
     let digits = match real {
         Real::F32 => format!("{:?}", narrow(value.abs())),
         Real::F64 => format!("{:?}", value.abs()),
     };
-    let said = match (found, quotient(&digits, real)) {
+    let printed = match (constant_name, quotient(&digits, real)) {
         (Some(name), _) => format!("core::{word}::consts::{name}"),
-        (None, Some([above, below])) => format!("({above}.0_{word} / {below}.0_{word})"),
+        (None, Some([numerator, denominator])) => {
+            format!("({numerator}.0_{word} / {denominator}.0_{word})")
+        }
         (None, None) => format!("{digits}_{word}"),
     };
-    if value.is_sign_negative() { format!("(-{said})") } else { said }
+    if value.is_sign_negative() { format!("(-{printed})") } else { printed }
 }
 
 /// Returns two integers whose quotient rounds to the number, if clippy would take its literal for an imprecise
 /// constant.
 fn quotient(digits: &str, real: Real) -> Option<[String; 2]> {
-    let (whole, behind) = digits.split_once('.')?;
+    let (whole, decimals) = digits.split_once('.')?;
     let is_near = |(constant, _): &(f64, &str)| {
-        let count = behind.len();
+        let count = decimals.len();
         constant.to_string().starts_with(digits) || format!("{constant:.count$}") == digits
     };
     if digits.len() <= 3 || !CONSTANTS.iter().any(is_near) {
         return None;
     }
-    let above: u64 = format!("{whole}{behind}").parse().ok()?;
-    let most = match real {
+    let numerator: u64 = format!("{whole}{decimals}").parse().ok()?;
+    let largest_exact = match real {
         Real::F32 => 1 << f32::MANTISSA_DIGITS,
         Real::F64 => 1 << f64::MANTISSA_DIGITS,
     };
-    (above <= most).then(|| [above.to_string(), format!("1{}", "0".repeat(behind.len()))])
+    (numerator <= largest_exact)
+        .then(|| [numerator.to_string(), format!("1{}", "0".repeat(decimals.len()))])
 }
 
 #[cfg(test)]
@@ -75,7 +79,7 @@ mod tests {
     use super::{Real, literal};
 
     #[test]
-    fn constants_have_names_and_their_first_digits_are_quotients() {
+    fn constants_print_as_names_and_near_constants_as_quotients() {
         let cases = [
             (std::f64::consts::PI, "core::f32::consts::PI", "core::f64::consts::PI"),
             (-std::f64::consts::LN_2, "(-core::f32::consts::LN_2)", "(-core::f64::consts::LN_2)"),

@@ -1,4 +1,5 @@
-//! The names in a printed kernel: those of the source in lower case, if they are valid there.
+//! Chooses the names in printed kernels: a name of the source in snake case if it is valid in the printed language,
+//! else a numbered name such as `input_0`.
 
 use std::{cell::RefCell, collections::HashSet};
 
@@ -8,8 +9,8 @@ use crate::{
     signature::Signature,
 };
 
-/// Keywords of Rust and C, and names that printed kernels use themselves.
-const TAKEN: &[&str] = &[
+/// Keywords of Rust and C, and names that printed kernels use for their own variables.
+const RESERVED: &[&str] = &[
     "as",
     "auto",
     "bool",
@@ -121,10 +122,11 @@ const TAKEN: &[&str] = &[
     "quux",
 ];
 
-/// Prefixes and suffixes of names that printed kernels use themselves.
-const OWN: &[&str] =
+/// Prefixes of names that printed kernels use for their own variables.
+const RESERVED_PREFIXES: &[&str] =
     &["dims_", "element_of_", "encoding_", "has_", "int_", "kept_", "list_", "stored_", "text_"];
-const OWN_ENDS: &[&str] = &["_f32", "_f64"];
+/// The suffixes of such names.
+const RESERVED_SUFFIXES: &[&str] = &["_f32", "_f64"];
 
 /// Keywords, types and functions of OpenCL C without a common prefix, and names printed next to kernels.
 const OPENCL_WORDS: &str = "
@@ -141,12 +143,13 @@ const OPENCL_WORDS: &str = "
     rsqrt sampler_t select shuffle shuffle2 sign signbit sin sincos sinh sinpi size_t sizeof smaller smoothstep
     sqrt step sub_sat sum_rest tan tanh tanpi tgamma trunc uchar uint uintptr_t intptr_t ulong uniform upsample ushort value
     vec_step wait_group_events whole work_group_barrier write_mem_fence write_only";
-const OPENCL_STARTS: &str = "
+const OPENCL_PREFIXES: &str = "
     __ CL CHAR_ DBL_ FLT_ HALF_ HAS_ HUGE_VAL INFINITY INT_ LIST_ LONG_ M_ MAXFLOAT NAN NULL PLAN SCALE_ SCHAR_ SHRT_
     UCHAR_ UDO_ UINT_ ULONG_ USHRT_ as_ async_ atom atomic_ char clk_ convert_ double enqueue_ float get_ half_
     image1d image2d image3d int long memory_ native_ read_image short sub_group_ to_ uchar uint ulong ushort vload
     vstore work_group_ write_image ZERO_";
 
+/// The printed names of a program's parts, by their indices.
 #[derive(Clone)]
 pub(super) struct Names {
     inputs: Vec<String>,
@@ -161,50 +164,52 @@ pub(super) struct Names {
 impl Names {
     /// Creates names for Rust.
     pub(super) fn new(code: &Code, signature: &Signature) -> Self {
-        Self::apart_from(&|_| false, code, signature)
+        Self::avoiding(&|_| false, code, signature)
     }
 
     /// Creates names for OpenCL C, with the string comparisons of other printers.
     pub(super) fn of_opencl(code: &Code, signature: &Signature, texts: Vec<(Text, Text)>) -> Self {
-        let names = Self::apart_from(&opencl_has, code, signature);
+        let names = Self::avoiding(&is_reserved_in_opencl, code, signature);
         Self { texts: RefCell::new(texts), ..names }
     }
 
-    fn apart_from(is_taken: &dyn Fn(&str) -> bool, code: &Code, signature: &Signature) -> Self {
-        let mut taken: HashSet<String> = TAKEN.iter().map(|word| (*word).to_owned()).collect();
-        let mut fresh = |wanted: &str, other: String| {
-            let wanted = to_snake_case(wanted);
-            let is_free = is_name(&wanted) && !is_taken(&wanted);
-            let name = if is_free { wanted } else { other };
+    fn avoiding(is_reserved: &dyn Fn(&str) -> bool, code: &Code, signature: &Signature) -> Self {
+        let mut used: HashSet<String> = RESERVED.iter().map(|word| (*word).to_owned()).collect();
+        let mut unique_name = |preferred: &str, fallback: String| {
+            let preferred = to_snake_case(preferred);
+            let is_free = is_name(&preferred) && !is_reserved(&preferred);
+            let name = if is_free { preferred } else { fallback };
             let mut unique = name.clone();
             let mut number = 1;
-            while !taken.insert(unique.clone()) {
+            while !used.insert(unique.clone()) {
                 number += 1;
                 unique = format!("{name}_{number}");
             }
             unique
         };
-        let mut each = |names: Vec<&str>, other: &str| -> Vec<String> {
+        let mut unique_names = |names: Vec<&str>, fallback: &str| -> Vec<String> {
             names
                 .iter()
                 .enumerate()
-                .map(|(number, name)| fresh(name, format!("{other}_{number}")))
+                .map(|(number, name)| unique_name(name, format!("{fallback}_{number}")))
                 .collect()
         };
         let inputs =
-            each(signature.inputs.iter().map(|port| port.name.as_str()).collect(), "input");
-        let params =
-            each(signature.params.iter().map(|param| param.name.as_str()).collect(), "param");
-        let defs = each(
+            unique_names(signature.inputs.iter().map(|port| port.name.as_str()).collect(), "input");
+        let params = unique_names(
+            signature.params.iter().map(|param| param.name.as_str()).collect(),
+            "param",
+        );
+        let defs = unique_names(
             code.defs.iter().map(|def| def.name.as_deref().unwrap_or_default()).collect(),
             "part",
         );
-        let of = |locals: &[Local]| -> Vec<String> {
+        let local_names = |locals: &[Local]| -> Vec<String> {
             locals.iter().map(|local| local.name.clone().unwrap_or_default()).collect()
         };
-        let (scalars, lists) = (of(&code.scalars), of(&code.lists));
-        let scalars = each(scalars.iter().map(String::as_str).collect(), "value");
-        let mut lists = each(lists.iter().map(String::as_str).collect(), "list");
+        let (scalars, lists) = (local_names(&code.scalars), local_names(&code.lists));
+        let scalars = unique_names(scalars.iter().map(String::as_str).collect(), "value");
+        let mut lists = unique_names(lists.iter().map(String::as_str).collect(), "list");
         if let Some(here) = lists.get_mut(crate::ir::HERE) {
             "here".clone_into(here);
         }
@@ -247,11 +252,11 @@ impl Names {
     pub(super) fn text(&self, left: &Text, right: &Text) -> String {
         let pair = (left.clone(), right.clone());
         let mut texts = self.texts.borrow_mut();
-        let place = texts.iter().position(|other| *other == pair).unwrap_or_else(|| {
+        let index = texts.iter().position(|other| *other == pair).unwrap_or_else(|| {
             texts.push(pair);
             texts.len() - 1
         });
-        format!("text_{place}")
+        format!("text_{index}")
     }
 
     pub(super) fn strings(&self) -> Vec<(Text, Text)> {
@@ -264,18 +269,19 @@ fn named(names: &[String], number: usize) -> &str {
 }
 
 /// Whether OpenCL C, or the code printed with it, uses this name.
-fn opencl_has(word: &str) -> bool {
-    OPENCL_WORDS.split_whitespace().any(|taken| taken == word)
-        || OPENCL_STARTS.split_whitespace().any(|start| word.starts_with(start))
+fn is_reserved_in_opencl(word: &str) -> bool {
+    OPENCL_WORDS.split_whitespace().any(|reserved| reserved == word)
+        || OPENCL_PREFIXES.split_whitespace().any(|prefix| word.starts_with(prefix))
 }
 
+/// Whether the word is an identifier that printed kernels do not use for their own variables.
 fn is_name(word: &str) -> bool {
     let mut letters = word.chars();
-    let is_own = OWN.iter().any(|start| word.starts_with(start))
-        || OWN_ENDS.iter().any(|end| word.ends_with(end));
+    let is_reserved = RESERVED_PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+        || RESERVED_SUFFIXES.iter().any(|suffix| word.ends_with(suffix));
     let is_temporary =
         word.strip_prefix('t').is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()));
-    !is_own
+    !is_reserved
         && !is_temporary
         && letters.next().is_some_and(|first| first.is_ascii_alphabetic())
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')

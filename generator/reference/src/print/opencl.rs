@@ -1,4 +1,4 @@
-//! The syntax of OpenCL C. A device cannot fail: where other cores fail, the result is 0 or NaN.
+//! Prints the syntax of OpenCL C. Device code cannot return an error: where Rust kernels fail, the result is 0 or NaN.
 
 use super::{
     Printer,
@@ -27,7 +27,7 @@ fn number_type(class: Class) -> &'static str {
     }
 }
 
-/// Returns the type in which numbers are stored between two launches.
+/// Returns the type in which scratch memory stores numbers between two launches.
 pub(super) fn stored_type(class: Class) -> &'static str {
     match class {
         Class::Float => "float",
@@ -56,9 +56,9 @@ impl Language for OpenClC<'_> {
         if value.is_nan() {
             return "NAN".to_owned();
         }
-        let said =
+        let literal =
             if value.is_infinite() { "INFINITY".to_owned() } else { format!("{:?}f", value.abs()) };
-        if value.is_sign_negative() { format!("(-{said})") } else { said }
+        if value.is_sign_negative() { format!("(-{literal})") } else { literal }
     }
 
     fn end(&self, class: Class, end: End, _real: Real) -> String {
@@ -96,37 +96,37 @@ impl Language for OpenClC<'_> {
     }
 
     fn binary(&self, op: Binary, class: Class, [a, b]: [&str; 2], _real: Real) -> String {
-        let sign = |sign: &str| format!("({a} {sign} {b})");
+        let infix = |infix: &str| format!("({a} {infix} {b})");
         let call = |name: &str| format!("{name}({a}, {b})");
         let is_int = class == Class::Int;
-        let either = |int: &str, float: &str| call(if is_int { int } else { float });
+        let call_by_class = |int: &str, float: &str| call(if is_int { int } else { float });
         match op {
-            Binary::Eq => sign("=="),
-            Binary::Ne => sign("!="),
-            Binary::Lt => sign("<"),
-            Binary::Le => sign("<="),
-            Binary::Gt => sign(">"),
-            Binary::Ge => sign(">="),
-            // Integers wrap, which signed overflow in C does not.
+            Binary::Eq => infix("=="),
+            Binary::Ne => infix("!="),
+            Binary::Lt => infix("<"),
+            Binary::Le => infix("<="),
+            Binary::Gt => infix(">"),
+            Binary::Ge => infix(">="),
+            // Integers wrap as in Rust; signed overflow in C is undefined.
             Binary::Add if is_int => call("int_add"),
             Binary::Sub if is_int => call("int_sub"),
             Binary::Mul if is_int => call("int_mul"),
-            Binary::Add => sign("+"),
-            Binary::Sub => sign("-"),
-            Binary::Mul => sign("*"),
-            Binary::Div => sign("/"),
-            Binary::Min => either("int_min", "smaller"),
-            Binary::Max => either("int_max", "larger"),
-            Binary::Mod => either("int_mod", "floor_mod"),
-            Binary::Rem => either("int_rem", "fmod"),
-            Binary::Pow => either("int_pow", "pow"),
+            Binary::Add => infix("+"),
+            Binary::Sub => infix("-"),
+            Binary::Mul => infix("*"),
+            Binary::Div => infix("/"),
+            Binary::Min => call_by_class("int_min", "smaller"),
+            Binary::Max => call_by_class("int_max", "larger"),
+            Binary::Mod => call_by_class("int_mod", "floor_mod"),
+            Binary::Rem => call_by_class("int_rem", "fmod"),
+            Binary::Pow => call_by_class("int_pow", "pow"),
             Binary::Atan2 => call("atan2"),
             Binary::FloorDiv => call("int_floor_div"),
             Binary::CeilDiv => call("int_ceil_div"),
             Binary::TruncDiv => call("int_trunc_div"),
-            Binary::BitAnd => sign("&"),
-            Binary::BitOr => sign("|"),
-            Binary::BitXor => sign("^"),
+            Binary::BitAnd => infix("&"),
+            Binary::BitOr => infix("|"),
+            Binary::BitXor => infix("^"),
             Binary::ShiftLeft => call("int_shift_left"),
             Binary::ShiftRight => call("int_shift_right"),
         }
@@ -211,37 +211,37 @@ impl Language for OpenClC<'_> {
         "}"
     }
 
-    fn refuse(&self, kind: Kind, result: &str, _wanted: &str) -> String {
-        let nothing = match kind {
+    fn refuse(&self, kind: Kind, result: &str, _requirement: &str) -> String {
+        let default_value = match kind {
             Kind::Number(Class::Float, _) => "NAN",
             Kind::Number(Class::Int, _) => "0L",
             Kind::Number(Class::Bool, _) => "false",
             Kind::List => self.no_list(),
         };
-        self.give(result, nothing)
+        self.give(result, default_value)
     }
 
-    fn refuse_if(&self, _condition: &str, _wanted: &str) -> Option<[String; 3]> {
+    fn refuse_if(&self, _condition: &str, _requirement: &str) -> Option<[String; 3]> {
         None
     }
 
-    fn count(&self, all: &str, condition: &str) -> String {
-        format!("{all} += {condition} ? 1L : 0L;")
+    fn count(&self, counter: &str, condition: &str) -> String {
+        format!("{counter} += {condition} ? 1L : 0L;")
     }
 
-    fn load(&self, printer: &Printer<'_>, source: Source, place: &str, _real: Real) -> String {
+    fn load(&self, printer: &Printer<'_>, source: Source, index: &str, _real: Real) -> String {
         let name = printer.names.source(source);
         match source {
             Source::Input(input) => {
                 let port = self.reads.accesses.inputs.get(input);
-                port.map_or(String::new(), |port| port.opencl.load(name, place))
+                port.map_or(String::new(), |port| port.opencl.load(name, index))
             }
-            Source::Param(_) => format!("{name}[{place}]"),
+            Source::Param(_) => format!("{name}[{index}]"),
             Source::Def(def) => {
                 let buffer = printer.kept_name(def);
                 match printer.class(source) {
-                    Class::Bool => format!("({buffer}[{place}] != 0)"),
-                    Class::Float | Class::Int => format!("{buffer}[{place}]"),
+                    Class::Bool => format!("({buffer}[{index}] != 0)"),
+                    Class::Float | Class::Int => format!("{buffer}[{index}]"),
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Removes superfluous syntax: brackets around whole arguments and values, and unused names of loops and coordinates.
+//! Cleans printed code up for readers and linters: removes brackets around whole arguments and values, and names of
+//! loop variables and coordinates that nothing reads.
 
 use super::support::has_bare;
 
@@ -10,28 +11,28 @@ pub(super) fn bare(value: &str) -> &str {
     if lowest(inner) < 0 || has_comma(inner) { value } else { inner }
 }
 
-/// Removes brackets around whole arguments.
+/// Removes brackets around whole arguments: `f((a), b)` becomes `f(a, b)`.
 pub(super) fn plain(line: &str) -> String {
-    // Brackets in strings stay.
+    // Lines with strings are not changed, since brackets in strings must stay.
     if line.contains('"') {
         return line.to_owned();
     }
     let letters: Vec<char> = line.chars().collect();
     let mut open = Vec::new();
     let mut dropped = vec![false; letters.len()];
-    for (at, letter) in letters.iter().enumerate() {
+    for (index, letter) in letters.iter().enumerate() {
         if *letter == '(' {
-            open.push(at);
+            open.push(index);
         }
         let Some(start) = (*letter == ')').then(|| open.pop()).flatten() else { continue };
         let before = letters.iter().take(start).rev().find(|letter| **letter != ' ');
-        let after = letters.get(at + 1);
+        let after = letters.get(index + 1);
         let is_whole =
             matches!(before, Some('(' | ',' | '[')) && matches!(after, Some(')' | ',' | ']'));
-        let inner: String = letters.iter().take(at).skip(start + 1).collect();
+        let inner: String = letters.iter().take(index).skip(start + 1).collect();
         if is_whole && !inner.is_empty() && !has_comma(&inner) {
-            for place in [start, at] {
-                if let Some(dropped) = dropped.get_mut(place) {
+            for bracket in [start, index] {
+                if let Some(dropped) = dropped.get_mut(bracket) {
                     *dropped = true;
                 }
             }
@@ -41,38 +42,40 @@ pub(super) fn plain(line: &str) -> String {
 }
 
 /// Marks unused loop variables of Rust code, and removes unused coordinates.
-pub(super) fn read_or_unnamed(text: &str) -> String {
-    let all: Vec<&str> = text.lines().collect();
-    let margin = |line: &str| line.len() - line.trim_start().len();
-    let is_read = |(at, line): &(usize, &&str)| {
-        let bound = line.trim_start().strip_prefix("let ");
-        let Some((name, _)) = bound.and_then(|rest| rest.split_once(" = list_unravel(")) else {
+pub(super) fn without_unused_names(text: &str) -> String {
+    let all_lines: Vec<&str> = text.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let is_read = |(index, line): &(usize, &&str)| {
+        let declaration = line.trim_start().strip_prefix("let ");
+        let Some((name, _)) = declaration.and_then(|rest| rest.split_once(" = list_unravel("))
+        else {
             return true;
         };
-        let mut block = all.iter().skip(at + 1).take_while(|inner| margin(inner) >= margin(line));
+        let mut block =
+            all_lines.iter().skip(index + 1).take_while(|inner| indent(inner) >= indent(line));
         block.any(|inner| has_bare(inner, name))
     };
-    let lines = all.iter().enumerate().filter(is_read);
+    let lines = all_lines.iter().enumerate().filter(is_read);
     let lines: Vec<&str> = lines.map(|(_, line)| *line).collect();
-    let said = lines.iter().enumerate().map(|(at, line)| {
+    let marked = lines.iter().enumerate().map(|(index, line)| {
         let name = line.trim_start().strip_prefix("for ").and_then(|rest| rest.split_once(" in "));
         let Some((name, rest)) = name else { return format!("{line}\n") };
-        let body = lines.iter().skip(at + 1).take_while(|inner| margin(inner) > margin(line));
+        let body = lines.iter().skip(index + 1).take_while(|inner| indent(inner) > indent(line));
         let is_read = body.clone().any(|inner| has_bare(inner, name));
-        let unread = if is_read { "" } else { "_" };
-        format!("{}for {unread}{name} in {rest}\n", " ".repeat(margin(line)))
+        let prefix = if is_read { "" } else { "_" };
+        format!("{}for {prefix}{name} in {rest}\n", " ".repeat(indent(line)))
     });
-    said.collect()
+    marked.collect()
 }
 
 /// Returns the lowest bracket depth of the text.
 fn lowest(text: &str) -> i32 {
     let mut depth = 0;
-    let each = text.chars().map(|letter| {
+    let depths = text.chars().map(|letter| {
         depth += i32::from(letter == '(') - i32::from(letter == ')');
         depth
     });
-    each.min().unwrap_or(0)
+    depths.min().unwrap_or(0)
 }
 
 /// Whether the text has a comma outside of inner brackets, as in a tuple.
@@ -86,10 +89,10 @@ fn has_comma(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{bare, plain, read_or_unnamed};
+    use super::{bare, plain, without_unused_names};
 
     #[test]
-    fn brackets_around_wholes_go_and_others_stay() {
+    fn brackets_around_whole_arguments_are_removed() {
         let cases = [
             ("f((a), (b + c))", "f(a, b + c)"),
             ("f((a + b) * c)", "f((a + b) * c)"),
@@ -99,8 +102,8 @@ mod tests {
             ("[(a), (-1)]", "[a, -1]"),
             ("say(\"(a)\", (b))", "say(\"(a)\", (b))"),
         ];
-        for (line, wanted) in cases {
-            assert_eq!(plain(line), wanted);
+        for (line, expected) in cases {
+            assert_eq!(plain(line), expected);
         }
         assert_eq!(bare("(a + b)"), "a + b");
         assert_eq!(bare("(a) + (b)"), "(a) + (b)");
@@ -108,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn loops_and_coordinates_without_a_reader_have_no_name() {
+    fn unused_loop_variables_and_coordinates_are_unnamed() {
         let text = "for a in 0..n {\n    for k in 0..a {\n        t += 1;\n    }\n}\nk\n";
-        assert_eq!(read_or_unnamed(text), text.replace("for k", "for _k"));
+        assert_eq!(without_unused_names(text), text.replace("for k", "for _k"));
         let text = "for k in 0..n {\n    t += k;\n}\n";
-        assert_eq!(read_or_unnamed(text), text);
+        assert_eq!(without_unused_names(text), text);
         let text = "for t1 in 0..n {\n    let p = list_unravel(t1, dims);\n    t += 1;\n}\np\n";
-        assert_eq!(read_or_unnamed(text), "for _t1 in 0..n {\n    t += 1;\n}\np\n");
+        assert_eq!(without_unused_names(text), "for _t1 in 0..n {\n    t += 1;\n}\np\n");
         let text = text.replace("+= 1", "+= list_len(p)");
-        assert_eq!(read_or_unnamed(&text), text);
+        assert_eq!(without_unused_names(&text), text);
     }
 }

@@ -1,4 +1,5 @@
-//! Finds the sums and means that differences need in higher precision, and adds definitions of their rounding errors.
+//! Finds the sums and means that differences need in higher precision, and adds definitions of their rounding errors,
+//! which are called rests.
 //!
 //! A mean of 10,000 in single precision is off by up to 0.0005, which is large compared with deviations of 0.01. The
 //! mean therefore gets a second definition, its rest, and a difference uses both. A rest costs another pass over the
@@ -19,18 +20,18 @@ use crate::{
 /// Returns the program with a definition for the rest of each sum or mean that a difference needs.
 pub(super) fn with_rests(code: &Code) -> Code {
     let mut code = code.clone();
-    for of in needed(&code) {
-        let Some(def) = code.defs.get(of) else { continue };
+    for def_index in needed(&code) {
+        let Some(def) = code.defs.get(def_index) else { continue };
         let name = def.name.as_ref().map(|name| format!("{name}_rest"));
-        let rest = Def { name, rest_of: Some(of), ..def.clone() };
-        let number = code.defs.len();
+        let rest = Def { name, rest_of: Some(def_index), ..def.clone() };
+        let rest_index = code.defs.len();
         code.defs.push(rest);
-        let is_it = |kind: &StepKind| matches!(kind, StepKind::Def(def) if *def == of);
-        if let Some(at) = code.steps.iter().position(|step| is_it(&step.kind))
-            && let Some(step) = code.steps.get(at)
+        let defines_sum = |kind: &StepKind| matches!(kind, StepKind::Def(def) if *def == def_index);
+        if let Some(step_index) = code.steps.iter().position(|step| defines_sum(&step.kind))
+            && let Some(step) = code.steps.get(step_index)
         {
-            let step = crate::ir::Step { kind: StepKind::Def(number), ..step.clone() };
-            code.steps.insert(at + 1, step);
+            let step = crate::ir::Step { kind: StepKind::Def(rest_index), ..step.clone() };
+            code.steps.insert(step_index + 1, step);
         }
     }
     code
@@ -47,26 +48,26 @@ fn needed(code: &Code) -> BTreeSet<usize> {
     let locals = locals_of(&bodies);
     let sums = Sums::find(code, &locals);
     let mut needed = BTreeSet::new();
-    let mut open = Vec::new();
+    let mut pending = Vec::new();
     for body in bodies {
         each_scalar(body, &mut |scalar| {
-            let sides = subtracted(scalar);
-            for side in &sides {
-                let is_repeated = sides.iter().any(|other| has_more_indices(other, side));
+            let operands = subtracted(scalar);
+            for side in &operands {
+                let is_repeated = operands.iter().any(|other| has_more_indices(other, side));
                 chain(side, &locals, &mut |leaf| {
                     let read = reads(leaf, &sums.has_rest);
-                    open.extend(read.filter(|def| is_repeated || sums.is_cheap(*def)));
+                    pending.extend(read.filter(|def| is_repeated || sums.is_cheap(*def)));
                     false
                 });
             }
         });
     }
-    while let Some(def) = open.pop() {
+    while let Some(def) = pending.pop() {
         if let Some(DefKind::Elements { body, .. }) = code.defs.get(def).map(|def| &def.kind)
             && needed.insert(def)
         {
             chain(body, &locals, &mut |leaf| {
-                open.extend(reads(leaf, &sums.has_rest));
+                pending.extend(reads(leaf, &sums.has_rest));
                 false
             });
         }
@@ -167,7 +168,7 @@ fn is_kept(binders: &[Binder]) -> bool {
     }
 }
 
-/// Whether it is an element of a tensor.
+/// Whether the number is a plain element of a tensor.
 fn is_element(scalar: &Scalar) -> bool {
     match scalar {
         Scalar::Read(_) => true,
@@ -177,9 +178,9 @@ fn is_element(scalar: &Scalar) -> bool {
 }
 
 fn reads_elements(scalar: &Scalar) -> bool {
-    let mut is_there = false;
-    scalar.walk(&mut |seen| is_there |= matches!(seen, Seen::Elements(..)));
-    is_there
+    let mut was_found = false;
+    scalar.walk(&mut |seen| was_found |= matches!(seen, Seen::Elements(..)));
+    was_found
 }
 
 /// Whether a number uses all indices of another and more.
@@ -207,7 +208,7 @@ fn reads(scalar: &Scalar, has_rest: &[bool]) -> Option<usize> {
     has_rest.get(def).copied().unwrap_or_default().then_some(def)
 }
 
-/// Whether it is a sum or a mean of floats.
+/// Whether the number is a sum or a mean of floats.
 pub(super) fn is_sum(scalar: &Scalar) -> bool {
     matches!(scalar, Scalar::Fold(fold) if is_sum_fold(fold.fold, fold.class))
 }
@@ -235,7 +236,8 @@ pub(super) fn is_neg(function: Unary) -> bool {
     function.row().name == "neg"
 }
 
-/// Whether the predicate holds for a number in the chain of arithmetic operations.
+/// Whether the predicate holds for a leaf of the number: an operand that is not itself arithmetic, negation, a choice
+/// or a local. Visits all leaves.
 fn chain<'s>(
     scalar: &'s Scalar,
     locals: &Locals<'s>,
@@ -264,7 +266,7 @@ pub(super) fn is_arithmetic(op: Binary) -> bool {
     matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
 }
 
-/// Visits each number that a number consists of, itself first. Lists contain integers.
+/// Visits a number and the numbers that it consists of, itself first. Skips lists, which contain integers only.
 fn each_scalar<'s>(scalar: &'s Scalar, see: &mut dyn FnMut(&'s Scalar)) {
     see(scalar);
     let parts: Vec<&Scalar> = match scalar {
@@ -288,14 +290,14 @@ fn each_scalar<'s>(scalar: &'s Scalar, see: &mut dyn FnMut(&'s Scalar)) {
 
 /// Whether the body has a difference with this local value.
 pub(super) fn subtracts(body: &Scalar, slot: Slot) -> bool {
-    let (locals, mut is_there) = (locals_of(&[body]), false);
-    let is_it = |leaf: &Scalar| matches!(leaf, Scalar::Var(of) if *of == slot);
+    let (locals, mut was_found) = (locals_of(&[body]), false);
+    let is_it = |leaf: &Scalar| matches!(leaf, Scalar::Var(used) if *used == slot);
     each_scalar(body, &mut |scalar| {
         for side in subtracted(scalar) {
-            is_there |= chain(side, &locals, &mut |leaf| is_it(leaf));
+            was_found |= chain(side, &locals, &mut |leaf| is_it(leaf));
         }
     });
-    is_there
+    was_found
 }
 
 /// Returns the coordinates of the element of these binders.

@@ -1,4 +1,4 @@
-//! The syntax of Rust.
+//! Prints the syntax of Rust.
 
 use super::{
     Port, Printer,
@@ -37,8 +37,8 @@ pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
 }
 
 /// Converts a stored element to a number.
-pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> String {
-    match (class, of) {
+pub(super) fn loaded(element: &str, class: Class, stored_type: &str, real: Real) -> String {
+    match (class, stored_type) {
         (Class::Bool, "bool") => element.to_owned(),
         (Class::Bool, "Bool") => format!("{element}.get()"),
         (Class::Bool, _) => format!("{element} != 0"),
@@ -46,31 +46,36 @@ pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> Strin
         (Class::Float, "F16") => format!("{element}.to_f32()"),
         // Kernels store parameters in single precision.
         (Class::Float, "f64") if real == Real::F64 => format!("f64::from({element} as f32)"),
-        _ if of == type_of(class, real) => element.to_owned(),
+        _ if stored_type == type_of(class, real) => element.to_owned(),
         _ => format!("{element} as {}", type_of(class, real)),
     }
 }
 
-/// The maximum width of a function's head.
+/// The maximum width of a function's declaration: rustfmt's default.
 const WIDTH: usize = 100;
 
 /// Prints a function with any number of parameters.
-pub(super) fn function(head: &str, parameters: &[String], result: &str, body: &str) -> String {
-    let line = format!("{head}({}) -> {result} {{", parameters.join(", "));
+pub(super) fn function(
+    declaration: &str,
+    parameters: &[String],
+    result: &str,
+    body: &str,
+) -> String {
+    let line = format!("{declaration}({}) -> {result} {{", parameters.join(", "));
     let line = if line.len() <= WIDTH {
         line
     } else {
-        format!("{head}(\n    {},\n) -> {result} {{", parameters.join(",\n    "))
+        format!("{declaration}(\n    {},\n) -> {result} {{", parameters.join(",\n    "))
     };
-    let expected = if parameters.len() > 7 {
+    let attribute = if parameters.len() > 7 {
         "#[expect(clippy::too_many_arguments, reason = \"as many as are read\")]\n"
     } else {
         ""
     };
-    format!("{expected}{line}\n{body}}}\n")
+    format!("{attribute}{line}\n{body}}}\n")
 }
 
-/// Returns the type of a number; a list declares its own.
+/// Returns the type for the declaration of a number; declarations of lists need none.
 fn kind_words(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Number(class, real) => Some(type_of(class, real)),
@@ -145,14 +150,14 @@ impl Language for Rust {
 
     fn binary(&self, op: Binary, class: Class, [a, b]: [&str; 2], real: Real) -> String {
         let real = real.word();
-        let compared = |sign: &str| format!("({a} {sign} {b})");
+        let infix = |sign: &str| format!("({a} {sign} {b})");
         match (op, class) {
-            (Binary::Eq, _) => compared("=="),
-            (Binary::Ne, _) => compared("!="),
-            (Binary::Lt, _) => compared("<"),
-            (Binary::Le, _) => compared("<="),
-            (Binary::Gt, _) => compared(">"),
-            (Binary::Ge, _) => compared(">="),
+            (Binary::Eq, _) => infix("=="),
+            (Binary::Ne, _) => infix("!="),
+            (Binary::Lt, _) => infix("<"),
+            (Binary::Le, _) => infix("<="),
+            (Binary::Gt, _) => infix(">"),
+            (Binary::Ge, _) => infix(">="),
             (Binary::Add, Class::Int) => format!("{a}.wrapping_add({b})"),
             (Binary::Sub, Class::Int) => format!("{a}.wrapping_sub({b})"),
             (Binary::Mul, Class::Int) => format!("{a}.wrapping_mul({b})"),
@@ -161,11 +166,11 @@ impl Language for Rust {
             (Binary::Mod, Class::Int) => format!("int_mod({a}, {b})?"),
             (Binary::Rem, Class::Int) => format!("int_rem({a}, {b})?"),
             (Binary::Pow, Class::Int) => format!("int_pow({a}, {b})"),
-            (Binary::Add, _) => compared("+"),
-            (Binary::Sub, _) => compared("-"),
-            (Binary::Mul, _) => compared("*"),
-            (Binary::Div, _) => compared("/"),
-            (Binary::Rem, _) => compared("%"),
+            (Binary::Add, _) => infix("+"),
+            (Binary::Sub, _) => infix("-"),
+            (Binary::Mul, _) => infix("*"),
+            (Binary::Div, _) => infix("/"),
+            (Binary::Rem, _) => infix("%"),
             (Binary::Min, _) => format!("smaller_{real}({a}, {b})"),
             (Binary::Max, _) => format!("larger_{real}({a}, {b})"),
             (Binary::Mod, _) => format!("floor_mod_{real}({a}, {b})"),
@@ -174,9 +179,9 @@ impl Language for Rust {
             (Binary::FloorDiv, _) => format!("int_floor_div({a}, {b})?"),
             (Binary::CeilDiv, _) => format!("int_ceil_div({a}, {b})?"),
             (Binary::TruncDiv, _) => format!("int_trunc_div({a}, {b})?"),
-            (Binary::BitAnd, _) => compared("&"),
-            (Binary::BitOr, _) => compared("|"),
-            (Binary::BitXor, _) => compared("^"),
+            (Binary::BitAnd, _) => infix("&"),
+            (Binary::BitOr, _) => infix("|"),
+            (Binary::BitXor, _) => infix("^"),
             (Binary::ShiftLeft, _) => format!("int_shift_left({a}, {b})"),
             (Binary::ShiftRight, _) => format!("int_shift_right({a}, {b})"),
         }
@@ -250,8 +255,8 @@ impl Language for Rust {
     }
 
     fn choose(&self, kind: Kind, result: &str, condition: &str) -> String {
-        let of = kind_words(kind).map_or(String::new(), |of| format!(": {of}"));
-        format!("let {result}{of} = if {condition}")
+        let annotation = kind_words(kind).map_or(String::new(), |word| format!(": {word}"));
+        format!("let {result}{annotation} = if {condition}")
     }
 
     fn block(&self, _kind: Kind, result: &str) -> String {
@@ -270,25 +275,25 @@ impl Language for Rust {
         "};"
     }
 
-    fn refuse(&self, _kind: Kind, _result: &str, wanted: &str) -> String {
+    fn refuse(&self, _kind: Kind, _result: &str, requirement: &str) -> String {
         let end = match self {
             Self::Plan | Self::Slices => "",
             Self::Elements => ".into()",
         };
-        format!("return Err(Fault({wanted:?}){end});")
+        format!("return Err(Fault({requirement:?}){end});")
     }
 
-    fn refuse_if(&self, condition: &str, wanted: &str) -> Option<[String; 3]> {
-        let refusal = self.refuse(Kind::List, "", wanted);
-        Some([self.when(condition), refusal, "}".to_owned()])
+    fn refuse_if(&self, condition: &str, requirement: &str) -> Option<[String; 3]> {
+        let return_fault = self.refuse(Kind::List, "", requirement);
+        Some([self.when(condition), return_fault, "}".to_owned()])
     }
 
-    fn count(&self, all: &str, condition: &str) -> String {
-        format!("{all} += i64::from({condition});")
+    fn count(&self, counter: &str, condition: &str) -> String {
+        format!("{counter} += i64::from({condition});")
     }
 
-    fn load(&self, printer: &Printer<'_>, source: Source, place: &str, real: Real) -> String {
-        let at = format!("{place} as usize");
+    fn load(&self, printer: &Printer<'_>, source: Source, index_code: &str, real: Real) -> String {
+        let at = format!("{index_code} as usize");
         let name = printer.names.source(source);
         match (self, source) {
             (Self::Plan, Source::Param(_)) => {
@@ -308,8 +313,8 @@ pub(super) fn of_slice(printer: &Printer<'_>, source: Source, at: &str, real: Re
     if let Some(Port { codes: Some(codes), .. }) = printer.port(source) {
         return codes.load.replace("{port}", name).replace("{at}", at);
     }
-    let (class, of) = (printer.class(source), printer.element(source));
-    loaded(&format!("{name}[{at}]"), class, &of, real)
+    let (class, element_type) = (printer.class(source), printer.element(source));
+    loaded(&format!("{name}[{at}]"), class, &element_type, real)
 }
 
 /// Returns the type of a tensor parameter's elements in a node.

@@ -1,5 +1,5 @@
-//! Prints selections in Rust, without scratch: in index order with one pass, and by score with one search per selected
-//! index.
+//! Prints selections in Rust: the indices that satisfy a condition. Selections in index order take one pass; selections
+//! by score search for the next best index once per selected index, which needs no scratch memory.
 
 use super::{
     emit::Emitter,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Emitter<'_> {
-    /// Prints the maximum size of a selection.
+    /// Prints the dimensions of a selection of maximum size.
     pub(super) fn select_bound(&mut self, select: &Select) -> String {
         let count = self.scalar(&select.count);
         let bound = match &select.limit {
@@ -49,7 +49,7 @@ impl Emitter<'_> {
         self.close("}");
         let condition = self.scalar(&select.condition);
         self.open(&format!("if {}", bare(&condition)));
-        self.select_kept(select, def, &index);
+        self.store_unless_dropped(select, def, &index);
         self.close("}");
         self.close("}");
     }
@@ -79,37 +79,39 @@ impl Emitter<'_> {
         self.line("break;");
         self.close("}");
         self.line("(last, last_score) = (best, best_score);");
-        self.select_kept(select, def, "best");
+        self.store_unless_dropped(select, def, "best");
         self.close("}");
     }
 
-    /// Stores a candidate unless an earlier selected index drops it.
-    fn select_kept(&mut self, select: &Select, def: usize, candidate: &str) {
+    /// Prints the code that stores a candidate unless its `unless` condition holds for an earlier selected index.
+    fn store_unless_dropped(&mut self, select: &Select, def: usize, candidate: &str) {
         let printer = self.printer;
         let name = printer.names.def(def).to_owned();
-        let of = printer.element(Source::Def(def));
-        if let Some((kept, drops)) = &select.unless {
+        let element_type = printer.element(Source::Def(def));
+        if let Some((earlier, drop_condition)) = &select.unless {
             let index = printer.names.scalar(select.index).to_owned();
-            let kept = printer.names.scalar(*kept).to_owned();
-            let (inner, drops) = self.branch(|emitter| emitter.scalar(drops));
-            let reads = |name: &str| [inner.text(), &drops].iter().any(|text| has_bare(text, name));
+            let earlier = printer.names.scalar(*earlier).to_owned();
+            let (inner, drop_condition) = self.branch(|emitter| emitter.scalar(drop_condition));
+            let reads = |name: &str| {
+                [inner.text(), &drop_condition].iter().any(|text| has_bare(text, name))
+            };
             if candidate != index && reads(&index) {
                 self.line(&format!("let {index} = {candidate};"));
             }
             self.line("let mut is_dropped = false;");
-            let loaded = loaded("*before", Class::Int, &of, self.real);
+            let loaded = loaded("*before", Class::Int, &element_type, self.real);
             self.open(&format!("for before in &{name}[..found]"));
-            if reads(&kept) {
-                self.line(&format!("let {kept} = {loaded};"));
+            if reads(&earlier) {
+                self.line(&format!("let {earlier} = {loaded};"));
             }
             self.take(&inner);
-            self.line(&format!("is_dropped |= {};", bare(&drops)));
+            self.line(&format!("is_dropped |= {};", bare(&drop_condition)));
             self.close("}");
             self.open("if is_dropped");
             self.line("continue;");
             self.close("}");
         }
-        let stored = stored(candidate, Class::Int, &of);
+        let stored = stored(candidate, Class::Int, &element_type);
         self.line(&format!("{name}[found] = {stored};\nfound += 1;"));
     }
 }

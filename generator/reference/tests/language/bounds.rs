@@ -1,5 +1,5 @@
-//! Error bounds: single-precision results are within them, known bounds have their exact size, and undecided values
-//! accept both sides.
+//! Tests of the error bounds that an evaluation returns: single-precision results are within them, known bounds have
+//! their exact size, and an undecided value, which rounding could change, allows both outcomes.
 
 use udo_reference::{
     Argument, Arguments, Arithmetic, Class, Elements, EvalError, Evaluated, Input, Output, Program,
@@ -30,43 +30,44 @@ fn evaluate(source: &str, class: Class, x: &[f64], storage: Storage) -> Evaluate
     program.evaluate(&arguments, &settings).unwrap_or_else(|e| panic!("{source}: {e}")).remove(0)
 }
 
+/// Returns the first element and its bound.
 fn value(output: &Evaluated) -> (f64, f64) {
     (crate::support::reals(&output.tensor)[0], output.allowed[0])
 }
 
-const U: f64 = 1.0 / (1_u32 << 24) as f64;
+/// The unit roundoff of single precision.
+const UNIT_ROUNDOFF: f64 = 1.0 / (1_u32 << 24) as f64;
 
 #[test]
-fn bounds_are_those_of_the_model() {
+fn bounds_count_the_roundings_of_a_result() {
     let third = 1.0_f32 / 3.0;
     let x = f64::from(third);
     let tiny = f64::from(f32::MIN_POSITIVE);
     let cases = [
         // One rounding.
-        ("y = x * x", x * x, U * x * x),
-        // What needs none.
+        ("y = x * x", x * x, UNIT_ROUNDOFF * x * x),
+        // Exact operations.
         ("y = x + x", 2.0 * x, 0.0),
         ("y = x - x", 0.0, 0.0),
         // A product of a rounded factor.
-        ("y = (x * x) * x", x * x * x, 2.0 * U * x * x * x),
+        ("y = (x * x) * x", x * x * x, 2.0 * UNIT_ROUNDOFF * x * x * x),
         ("y = floor(x)", 0.0, 0.0),
         ("y = max(x, 0)", x, 0.0),
         // Two units of an exponential of three units in the last place.
-        ("y = exp(x)", x.exp(), 6.0 * U * x.exp()),
-        ("y = 0.1 * x", 0.1 * x, 2.0 * U * 0.1 * x),
+        ("y = exp(x)", x.exp(), 6.0 * UNIT_ROUNDOFF * x.exp()),
+        ("y = 0.1 * x", 0.1 * x, 2.0 * UNIT_ROUNDOFF * 0.1 * x),
     ];
-    for (source, wanted, bound) in cases {
-        let (found, allowed) = value(&evaluate(source, Class::Float, &[x], Storage::F32));
-        assert!((found - wanted).abs() <= 1e-15, "{source}: {found}, wanted {wanted}");
-        let stored = if bound == 0.0 { 0.0 } else { U * wanted.abs() };
-        let is_alike = (allowed - bound - stored).abs() <= 1e-6 * bound + tiny;
-        assert!(is_alike, "{source}: {allowed}, wanted {bound} and {stored} of storage");
+    for (source, expected, bound) in cases {
+        let (actual, allowed) = value(&evaluate(source, Class::Float, &[x], Storage::F32));
+        assert!((actual - expected).abs() <= 1e-15, "{source}: {actual}, wanted {expected}");
+        let stored = if bound == 0.0 { 0.0 } else { UNIT_ROUNDOFF * expected.abs() };
+        let is_close = (allowed - bound - stored).abs() <= 1e-6 * bound + tiny;
+        assert!(is_close, "{source}: {allowed}, wanted {bound} and {stored} of storage");
     }
 }
 
-/// The effects of an index that is uncertain within its bound.
 #[test]
-fn an_undecided_number_reaches_lists_and_the_ends_of_folds() {
+fn undecided_integers_widen_the_bounds_of_lists_and_folds() {
     let third = f64::from(1.0_f32 / 3.0);
     let number = "int(floor(x[0] * 3.0))";
     let sources = [
@@ -75,9 +76,9 @@ fn an_undecided_number_reaches_lists_and_the_ends_of_folds() {
         (format!("y[i < 1] = float(ravel([{number}], dims(x)))"), 1.0),
         (format!("y[i < 1] = sum[k < {number}](1.0)"), 1.0),
     ];
-    for (source, least) in &sources {
+    for (source, min_bound) in &sources {
         let (_, allowed) = value(&evaluate(source, Class::Float, &[third, 5.0], Storage::F32));
-        assert!(allowed >= *least, "{source}: {allowed}");
+        assert!(allowed >= *min_bound, "{source}: {allowed}");
         let (_, allowed) = value(&evaluate(source, Class::Float, &[0.5, 5.0], Storage::F32));
         assert!(allowed < 1e-5, "{source}: {allowed}");
     }
@@ -85,20 +86,20 @@ fn an_undecided_number_reaches_lists_and_the_ends_of_folds() {
 
 /// Sums in any order stay within `(n - 1) u` of the sum of magnitudes, and no bound is much larger.
 #[test]
-fn sums_count_their_terms() {
+fn bounds_of_sums_are_proportional_to_the_number_of_terms() {
     let x: Vec<f64> = (0..1000).map(|k| f64::from(1.0_f32 / (k as f32 + 3.0))).collect();
     let output = evaluate("y = sum(x, axis = 0)", Class::Float, &x, Storage::F32);
-    let (found, allowed) = value(&output);
-    let bound = 1000.0 * U * x.iter().sum::<f64>();
+    let (actual, allowed) = value(&output);
+    let bound = 1000.0 * UNIT_ROUNDOFF * x.iter().sum::<f64>();
     assert!(allowed <= 1.01 * bound && allowed > 0.9 * bound, "{allowed}, wanted about {bound}");
     for order in [1_usize, 3, 7, 501] {
         let sum = (0..1000).fold(0.0_f32, |sum, k| sum + x[k * order % 1000] as f32);
-        assert!((f64::from(sum) - found).abs() <= allowed, "order {order}");
+        assert!((f64::from(sum) - actual).abs() <= allowed, "order {order}");
     }
 }
 
 #[test]
-fn what_is_undecided_allows_both_sides() {
+fn undecided_conditions_allow_both_outcomes() {
     let x = f64::from(0.1_f32);
     // 0.1 * 10 is 1 within a rounding, from either side.
     let (_, allowed) =
@@ -111,13 +112,13 @@ fn what_is_undecided_allows_both_sides() {
     assert_eq!(value(&output), (0.0, 2.0));
     let output = evaluate("y = x * 10 > 1", Class::Bool, &[x], Storage::Bool);
     assert_eq!(output.allowed, [1.0]);
-    // Inputs are exact, so that equal ones are decided.
+    // Inputs are exact, so comparisons of them are decided.
     let output = evaluate("y = argmax(x, axis = 0)", Class::Int, &[x, x * 0.5, x], Storage::F32);
     assert_eq!(value(&output), (0.0, 0.0));
     let (_, allowed) =
         value(&evaluate("y = if x > 0 then 5 else 3", Class::Float, &[0.0], Storage::F32));
     assert_eq!(allowed.to_bits(), 0);
-    // An index that may be its neighbour reads either.
+    // An undecided index may read either of two neighbours.
     let source = "y[i < 1] = x[int(floor(x[0] * 10))]";
     let output = evaluate(source, Class::Float, &[x, 4.0, 7.0], Storage::F32);
     assert!(output.allowed[0] >= 4.0 - x && output.allowed[0].is_finite(), "{output:?}");
@@ -126,7 +127,7 @@ fn what_is_undecided_allows_both_sides() {
 }
 
 #[test]
-fn where_no_bound_holds_anything_is_allowed() {
+fn results_near_poles_and_overflows_are_unbounded() {
     let x = f64::from(0.1_f32);
     for source in [
         "y = 1 / (x * 10 - 1)",
@@ -138,13 +139,13 @@ fn where_no_bound_holds_anything_is_allowed() {
         assert_eq!(allowed.to_bits(), f64::INFINITY.to_bits(), "{source}");
     }
     for source in ["y = 1 / x", "y = -x / x", "y = x * inf"] {
-        let (found, allowed) = value(&evaluate(source, Class::Float, &[0.0], Storage::F32));
-        assert!(!found.is_finite() && allowed == 0.0, "{source}: {found} +- {allowed}");
+        let (actual, allowed) = value(&evaluate(source, Class::Float, &[0.0], Storage::F32));
+        assert!(!actual.is_finite() && allowed == 0.0, "{source}: {actual} +- {allowed}");
     }
 }
 
 #[test]
-fn a_tolerance_loosens_and_never_tightens() {
+fn declared_tolerances_never_tighten_a_bound() {
     let loose =
         "y = exp(x)\ntolerance y relative 0.01 absolute 0.5 because \"a table of eight entries\"";
     let tight = "y = exp(x)\ntolerance y relative 0 absolute 0 because \"none\"";
@@ -155,12 +156,12 @@ fn a_tolerance_loosens_and_never_tightens() {
     assert_eq!(program.tolerances().next().unwrap().unwrap().reason, "a table of eight entries");
 }
 
-type Single = fn(f32) -> f32;
+type SinglePrecisionFn = fn(f32) -> f32;
 
 #[test]
 fn results_of_single_precision_are_within_the_bounds() {
     let x: Vec<f64> = (1..200).map(|k| f64::from(k as f32 / 37.0 - 2.6)).collect();
-    let cases: [(&str, Single); 9] = [
+    let cases: [(&str, SinglePrecisionFn); 9] = [
         ("y = exp(x) * x - x", |x| x.exp() * x - x),
         ("y = x / (1 + abs(x))", |x| x / (1.0 + x.abs())),
         ("y = tanh(x) * sigmoid(x)", |x| x.tanh() / (1.0 + (-x).exp())),
@@ -173,19 +174,20 @@ fn results_of_single_precision_are_within_the_bounds() {
     ];
     for (source, single) in cases {
         let output = evaluate(source, Class::Float, &x, Storage::F32);
-        let each = crate::support::reals(&output.tensor).into_iter().zip(&output.allowed);
-        for ((wanted, allowed), x) in each.zip(&x) {
-            let found = f64::from(single(*x as f32));
+        let expected_values =
+            crate::support::reals(&output.tensor).into_iter().zip(&output.allowed);
+        for ((expected, allowed), x) in expected_values.zip(&x) {
+            let actual = f64::from(single(*x as f32));
             assert!(
-                (found - wanted).abs() <= *allowed,
-                "{source} at {x}: {found}, wanted {wanted} +- {allowed}"
+                (actual - expected).abs() <= *allowed,
+                "{source} at {x}: {actual}, wanted {expected} +- {allowed}"
             );
         }
     }
 }
 
 #[test]
-fn work_has_a_limit() {
+fn evaluation_steps_are_limited() {
     let program =
         Program::read("y = x * sum[i < 1000000000](i)", &signature(Class::Float)).unwrap();
     let x = Tensor { dims: vec![1], elements: Elements::Float(vec![1.0]) };
@@ -199,7 +201,7 @@ fn work_has_a_limit() {
 }
 
 #[test]
-fn mistakes_of_a_run_have_their_place() {
+fn evaluation_errors_have_positions() {
     let cases = [
         ("y[i < 3] = x[i]", "1:13: the input `x` is read at [1], outside of its dimensions [1]"),
         ("y[i < 1] = x[i, i]", "1:13: the input `x` has rank 1 and is read with 2 indices"),
@@ -214,7 +216,7 @@ fn mistakes_of_a_run_have_their_place() {
         ("y = x[argmax[i < 0](i)]", "1:7: an extreme of no elements"),
         ("y = expand(x, [for a < 20: 1])", "1:5: a list has more than 16 items"),
     ];
-    for (source, wanted) in cases {
+    for (source, expected) in cases {
         let program = Program::read(source, &signature(Class::Float))
             .unwrap_or_else(|e| panic!("{source}: {e}"));
         let x = Tensor { dims: vec![1], elements: Elements::Float(vec![1.0]) };
@@ -222,7 +224,7 @@ fn mistakes_of_a_run_have_their_place() {
         let settings = Settings::new(Arithmetic::F32, vec![Storage::F32]);
         assert_eq!(
             program.evaluate(&arguments, &settings).unwrap_err().to_string(),
-            wanted,
+            expected,
             "{source}"
         );
     }

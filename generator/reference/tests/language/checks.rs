@@ -1,4 +1,4 @@
-//! Sources that the checker refuses, with its messages.
+//! Sources that the checker of the reference language refuses, with their messages.
 
 use udo_reference::{Class, Fault, Input, Output, Param, ParamKind, Program, Signature, Value};
 use udo_test_support::random::Random;
@@ -28,13 +28,14 @@ fn signature() -> Signature {
     }
 }
 
+/// Returns the messages of an invalid source.
 fn faults(source: &str) -> Vec<String> {
     let faults = Program::read(source, &signature()).err().unwrap_or_else(|| panic!("{source}"));
     faults.0.iter().map(Fault::to_string).collect()
 }
 
 #[test]
-fn lists_are_compared_as_the_fault_says() {
+fn the_suggested_comparison_of_lists_is_valid() {
     let source = "require all[a < len(dims(x))](dims(x)[a] == dims(x)[-1]), \"all\"\ny = x";
     assert_eq!(Program::read(source, &signature()).err().map(|faults| faults.to_string()), None);
 }
@@ -133,69 +134,69 @@ const FAULTS: &[(&str, &str)] = &[
 
 #[test]
 fn faults_name_the_place_the_problem_and_what_is_expected() {
-    for (source, wanted) in FAULTS {
-        let found = faults(source);
-        assert_eq!(found.first().map(String::as_str), Some(*wanted), "{source}");
+    for (source, expected) in FAULTS {
+        let actual = faults(source);
+        assert_eq!(actual.first().map(String::as_str), Some(*expected), "{source}");
     }
 }
 
 #[test]
 fn each_fault_is_reported_once() {
-    let found = faults("let a = zz + 1\nlet c = a * 2\ny = k / k\nlet d = pipe");
-    let wanted = [
+    let actual = faults("let a = zz + 1\nlet c = a * 2\ny = k / k\nlet d = pipe");
+    let expected = [
         "1:9: `zz` is not defined",
         "3:7: found `/` of two integers, expected `//`, `trunc_div`, or `float(..)` of an operand",
         "4:9: `pipe` is not defined",
     ];
-    assert_eq!(found, wanted);
+    assert_eq!(actual, expected);
 }
 
 #[test]
 fn unused_names_are_warnings() {
     let program = Program::read("let a = 1\nlet c = axis\ny = x * c", &signature()).unwrap();
-    let found: Vec<_> = program.warnings().iter().map(Fault::to_string).collect();
-    let wanted = [
+    let actual: Vec<_> = program.warnings().iter().map(Fault::to_string).collect();
+    let expected = [
         "1:1: the input `k` is not used",
         "1:1: the input `b` is not used",
         "1:1: the parameter `mode` is not used",
         "1:1: the parameter `perm` is not used",
         "1:1: the name `a` is not used",
     ];
-    assert_eq!(found, wanted);
+    assert_eq!(actual, expected);
 }
 
 #[test]
-fn a_signature_has_each_name_once() {
+fn repeated_names_in_a_signature_are_refused() {
     let mut signature = signature();
     signature.outputs.push(Output { name: "x".to_owned(), class: Class::Float });
     let faults = Program::read("y = x", &signature).unwrap_err();
     assert_eq!(faults.to_string(), "1:1: the signature uses the name `x` twice");
 }
 
-/// Bytes that are no program are refused, or make one; nothing else.
+/// Swaps and removes words of valid sources.
 #[test]
-fn damaged_sources_are_refused_in_order() {
+fn damaged_sources_never_panic() {
     let mut random = Random::with_state(7);
-    let mut programs = 0;
+    let mut valid_programs = 0;
     for (_, operator) in crate::operators::operators() {
         let words: Vec<&str> =
             operator.source.split_inclusive([' ', '(', '[', ',', ')', ']']).collect();
         for _ in 0..20 {
             let mut words = words.clone();
-            let pick = |random: &mut Random| random.bits() as usize % words.len();
-            let (a, b) = (pick(&mut random), pick(&mut random));
-            words.swap(a, b);
+            let random_index = |random: &mut Random| random.bits() as usize % words.len();
+            let (first, second) = (random_index(&mut random), random_index(&mut random));
+            words.swap(first, second);
             if random.bits().is_multiple_of(2) {
-                words.remove(a);
+                words.remove(first);
             }
             if let Ok(program) = Program::read(&words.concat(), &operator.signature) {
-                programs += 1;
+                valid_programs += 1;
                 for case in &operator.cases {
-                    // Whatever it says, it says it without an end of the process.
+                    // An error is fine; a panic is not.
                     let _ = program.infer(&case.arguments);
                 }
             }
         }
     }
-    assert!(programs > 50, "{programs}");
+    assert!(valid_programs > 50, "{valid_programs}");
 }

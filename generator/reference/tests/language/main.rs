@@ -1,5 +1,5 @@
-//! The language as its users meet it: operators written in it, its page of docs, what it refuses, how its bounds hold, and
-//! the kernels that are printed from it.
+//! Tests of the reference language through its public API: operators written in it, the examples of its documentation,
+//! its error messages, its error bounds, and the kernels printed from it.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -9,7 +9,7 @@
     clippy::many_single_char_names,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "tests convert small numbers, are formulas, and have failed where they cannot go on"
+    reason = "tests convert small numbers, write formulas with short names, and may panic"
 )]
 
 mod bounds;

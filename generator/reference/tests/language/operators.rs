@@ -1,5 +1,5 @@
-//! Common operators, each in the language in a file of `operators/`: read, shaped and worked out, next to functions
-//! that were written without the language, or to values that were worked out by hand.
+//! Evaluates common operators, each written in the reference language in a file of `operators/`, and compares the
+//! results with plain Rust functions (`naive.rs`), or with values in the file.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -10,6 +10,7 @@ use crate::{
     support::{Case, Operator, reals},
 };
 
+/// Reads all operators with their names, sorted.
 pub(crate) fn operators() -> Vec<(String, Operator)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operators");
     let mut files: Vec<_> =
@@ -23,6 +24,7 @@ pub(crate) fn operators() -> Vec<(String, Operator)> {
         .collect()
 }
 
+/// Returns the outputs in the case, or those of the plain function of this name.
 fn expected_outputs(name: &str, operator: &Operator, case: &Case) -> Vec<Tensor> {
     if !case.wanted.is_empty() {
         let ports = operator.signature.outputs.iter();
@@ -30,26 +32,26 @@ fn expected_outputs(name: &str, operator: &Operator, case: &Case) -> Vec<Tensor>
     }
     let (_, naive) = NAIVE
         .iter()
-        .find(|(of, _)| *of == name)
+        .find(|(known, _)| *known == name)
         .unwrap_or_else(|| panic!("{name} has no function"));
     let outputs = naive(&Call { signature: &operator.signature, arguments: &case.arguments });
     outputs.into_iter().map(|t| Tensor { dims: t.dims, elements: Elements::Float(t.v) }).collect()
 }
 
 #[test]
-fn there_are_those_that_everybody_knows() {
+fn every_plain_function_has_an_operator_file() {
     let names: BTreeSet<String> = operators().into_iter().map(|(name, _)| name).collect();
     assert!(names.len() >= 70, "{}", names.len());
-    let strange: Vec<_> = NAIVE.iter().filter(|(name, _)| !names.contains(*name)).collect();
+    let unknown: Vec<_> = NAIVE.iter().filter(|(name, _)| !names.contains(*name)).collect();
     assert!(
-        strange.is_empty(),
+        unknown.is_empty(),
         "functions of no operator: {:?}",
-        strange.iter().map(|row| row.0).collect::<Vec<_>>()
+        unknown.iter().map(|row| row.0).collect::<Vec<_>>()
     );
 }
 
 #[test]
-fn values_are_those_of_other_implementations() {
+fn values_agree_with_independent_implementations() {
     for (name, operator) in operators() {
         let program = operator.program();
         assert!(program.warnings().is_empty(), "{name}: {:?}", program.warnings());
@@ -57,17 +59,18 @@ fn values_are_those_of_other_implementations() {
         for (number, case) in operator.cases.iter().enumerate() {
             let place = format!("{name}, case {number}");
             let settings = Settings::new(Arithmetic::F64, operator.storage(Storage::F64));
-            let found = program
+            let actual = program
                 .evaluate(&case.arguments, &settings)
                 .unwrap_or_else(|e| panic!("{place}: {e}"));
-            for (found, wanted) in found.iter().zip(expected_outputs(&name, &operator, case)) {
-                assert_eq!(found.tensor.dims, wanted.dims, "{place}");
-                let each = reals(&found.tensor).into_iter().zip(reals(&wanted)).zip(&found.allowed);
-                for (at, ((a, b), allowed)) in each.enumerate() {
+            for (actual, expected) in actual.iter().zip(expected_outputs(&name, &operator, case)) {
+                assert_eq!(actual.tensor.dims, expected.dims, "{place}");
+                let each =
+                    reals(&actual.tensor).into_iter().zip(reals(&expected)).zip(&actual.allowed);
+                for (index, ((a, b), allowed)) in each.enumerate() {
                     let is_near = (a - b).abs() <= 4.0 * allowed + 1e-15 * b.abs();
                     assert!(
                         is_near || a == b || a.is_nan() && b.is_nan(),
-                        "{place}, element {at} is {a}, wanted {b} +- {allowed}"
+                        "{place}, element {index} is {a}, wanted {b} +- {allowed}"
                     );
                 }
             }
@@ -76,7 +79,7 @@ fn values_are_those_of_other_implementations() {
 }
 
 #[test]
-fn extents_are_known_before_the_values() {
+fn inferred_shapes_agree_with_the_values() {
     for (name, operator) in operators() {
         let program = operator.program();
         for case in &operator.cases {
@@ -87,9 +90,9 @@ fn extents_are_known_before_the_values() {
                 }
             }
             let shapes = program.infer(&arguments).unwrap_or_else(|e| panic!("{name}: {e}"));
-            for (shape, wanted) in shapes.iter().zip(expected_outputs(&name, &operator, case)) {
-                assert_eq!(shape.len(), wanted.dims.len(), "{name}");
-                for (extent, dim) in shape.iter().zip(wanted.dims) {
+            for (shape, expected) in shapes.iter().zip(expected_outputs(&name, &operator, case)) {
+                assert_eq!(shape.len(), expected.dims.len(), "{name}");
+                for (extent, dim) in shape.iter().zip(expected.dims) {
                     match extent {
                         Extent::Fixed(extent) => assert_eq!(*extent, dim, "{name}"),
                         Extent::UpTo(bound) => assert!(dim <= *bound, "{name}"),
@@ -101,8 +104,8 @@ fn extents_are_known_before_the_values() {
 }
 
 #[test]
-fn selections_alone_leave_extents_open() {
-    let open: BTreeSet<_> = operators()
+fn only_selections_have_bounded_dimensions() {
+    let bounded: BTreeSet<_> = operators()
         .into_iter()
         .filter(|(_, operator)| {
             let shapes = operator.program().infer(&operator.cases[0].arguments).unwrap();
@@ -110,10 +113,10 @@ fn selections_alone_leave_extents_open() {
         })
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(open, ["compress", "nms", "non_zero", "top_k_above"].map(String::from).into());
+    assert_eq!(bounded, ["compress", "nms", "non_zero", "top_k_above"].map(String::from).into());
 }
 
-/// A bound that allows anything would hold as well.
+/// A bound test alone would also pass with huge bounds.
 #[test]
 fn bounds_of_single_precision_are_small() {
     for (name, operator) in operators() {
@@ -122,12 +125,15 @@ fn bounds_of_single_precision_are_small() {
             let settings = Settings::new(Arithmetic::F32, operator.storage(Storage::F32));
             for output in program.evaluate(&case.arguments, &settings).unwrap() {
                 assert!(!output.extents_unsure, "{name}");
-                for (at, (value, allowed)) in
+                for (index, (value, allowed)) in
                     reals(&output.tensor).iter().zip(&output.allowed).enumerate()
                 {
                     let is_small = *allowed <= 1e-4 * (1.0 + value.abs())
                         || !value.is_finite() && *allowed == 0.0;
-                    assert!(is_small, "{name}, case {number}, element {at}: {value} +- {allowed}");
+                    assert!(
+                        is_small,
+                        "{name}, case {number}, element {index}: {value} +- {allowed}"
+                    );
                 }
             }
         }
@@ -135,9 +141,9 @@ fn bounds_of_single_precision_are_small() {
 }
 
 #[test]
-fn what_is_asked_of_arguments_is_said_where_it_is_not_met() {
+fn unsuitable_arguments_are_refused_with_a_message() {
     let change = |name: &str, change: &dyn Fn(&mut Case)| {
-        let (_, operator) = operators().into_iter().find(|(of, _)| of == name).unwrap();
+        let (_, operator) = operators().into_iter().find(|(known, _)| known == name).unwrap();
         let mut case = operator.cases[0].clone();
         change(&mut case);
         operator.program().infer(&case.arguments).unwrap_err().to_string()
@@ -177,7 +183,7 @@ fn what_is_asked_of_arguments_is_said_where_it_is_not_met() {
             "shapes depend on elements of the input `shape`, which are not known",
         ),
     ];
-    for (found, wanted) in cases {
-        assert_eq!(found, wanted);
+    for (actual, expected) in cases {
+        assert_eq!(actual, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The page of the language: each of its examples is read, and gives what it says.
+//! Evaluates the examples of `docs/reference-language.md` and compares the results with those on the page.
 
 use udo_reference::{Arithmetic, Settings, Storage};
 
@@ -7,7 +7,7 @@ use crate::support::{Operator, reals};
 const PAGE: &str = include_str!("../../../../docs/reference-language.md");
 
 #[test]
-fn examples_give_what_the_page_says() {
+fn examples_evaluate_to_the_documented_results() {
     let blocks: Vec<&str> = PAGE
         .split("```reference\n")
         .skip(1)
@@ -23,20 +23,25 @@ fn examples_give_what_the_page_says() {
             let outputs = program
                 .evaluate(&case.arguments, &settings)
                 .unwrap_or_else(|e| panic!("{e}\n{block}"));
-            for (port, found) in operator.signature.outputs.iter().zip(&outputs) {
-                let wanted = &case.wanted[&port.name];
-                assert_eq!(found.tensor.dims, wanted.dims, "{block}");
-                for (a, b) in reals(&found.tensor).into_iter().zip(reals(wanted)) {
-                    assert!((a - b).abs() <= 1e-4 * b.abs() || a == b, "{a}, wanted {b}\n{block}");
+            for (port, actual) in operator.signature.outputs.iter().zip(&outputs) {
+                let expected = &case.wanted[&port.name];
+                assert_eq!(actual.tensor.dims, expected.dims, "{block}");
+                for (actual_value, expected_value) in
+                    reals(&actual.tensor).into_iter().zip(reals(expected))
+                {
+                    assert!(
+                        (actual_value - expected_value).abs() <= 1e-4 * expected_value.abs()
+                            || actual_value == expected_value,
+                        "{actual_value}, wanted {expected_value}\n{block}"
+                    );
                 }
             }
         }
     }
 }
 
-/// The page names every function, and every function that it names in its tables is there.
 #[test]
-fn functions_are_all_described() {
+fn the_page_documents_every_function() {
     let names = udo_reference::function_names();
     for name in &names {
         let is_named = ["(", "`", "["].iter().any(|end| PAGE.contains(&format!("`{name}{end}")));

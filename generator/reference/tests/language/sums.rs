@@ -1,5 +1,5 @@
-//! Sums and means of many numbers, and of large ones with small deviations: printed kernels add them up with what rounding takes, and
-//! subtract both. The bounds here are a few roundings of a result, and not those of sums in any order.
+//! Sums and means of many numbers, and of large numbers with small deviations. Printed kernels carry the rounding error
+//! of a sum, so the bounds here are a few roundings of a result instead of the bounds of a plain sum.
 
 use udo_reference::{Argument, Elements, Evaluated};
 
@@ -10,10 +10,10 @@ use crate::{
 };
 
 /// The tolerance relative to the largest result.
-const WITHIN: f64 = 2e-6;
+const RELATIVE_TOLERANCE: f64 = 2e-6;
 
 /// The mean and the deviation of elements, which are drawn between -1 and 1.
-const MOVED: [(f64, f64); 4] = [(1e4, 1e-2), (-3e5, 0.5), (0.0, 1.0), (7.0, 1e-5)];
+const MEANS_AND_DEVIATIONS: [(f64, f64); 4] = [(1e4, 1e-2), (-3e5, 0.5), (0.0, 1.0), (7.0, 1e-5)];
 
 /// Operators of one tensor.
 const OPERATORS: [(&str, &str); 12] = [
@@ -73,74 +73,84 @@ const OPERATORS: [(&str, &str); 12] = [
     ("sum", "y = sum(x, axis = 1)"),
 ];
 
-/// The extents of a tensor, and what becomes of each random element by its number.
-type Moved<'a> = (&'a str, &'a dyn Fn(usize, f64) -> f64);
+/// The dimensions of a tensor with a range of random elements, and the function that is applied to each element: it
+/// takes the element's number and value.
+type Transform<'a> = (&'a str, &'a dyn Fn(usize, f64) -> f64);
 
+/// Replaces the bounds of an evaluation by the tolerance.
 fn bounds(evaluated: Evaluated) -> Evaluated {
     let sizes = reals(&evaluated.tensor).into_iter().map(f64::abs);
-    let most = sizes.filter(|size| size.is_finite()).fold(0.0, f64::max);
-    Evaluated { allowed: evaluated.allowed.iter().map(|_| WITHIN * most).collect(), ..evaluated }
+    let largest = sizes.filter(|size| size.is_finite()).fold(0.0, f64::max);
+    Evaluated {
+        allowed: evaluated.allowed.iter().map(|_| RELATIVE_TOLERANCE * largest).collect(),
+        ..evaluated
+    }
 }
 
-/// The operators, with cases of all of these numbers in place of the elements that the text has.
-fn with_cases(tensors: &[Moved<'_>]) -> Vec<(String, Operator)> {
-    let each = OPERATORS.iter().map(|(name, source)| {
+/// Returns the operators with a case for each of these tensors.
+fn with_cases(tensors: &[Transform<'_>]) -> Vec<(String, Operator)> {
+    let named_operators = OPERATORS.iter().map(|(name, source)| {
         let cases: Vec<String> =
             tensors.iter().map(|(dims, _)| format!("case\nx = {dims}")).collect();
         let text =
             format!("input x: float\noutput y: float\n---\n{source}\n---\n{}", cases.join("\n"));
         let mut operator = Operator::parse(&text);
-        for (case, (_, moved)) in operator.cases.iter_mut().zip(tensors) {
+        for (case, (_, transform)) in operator.cases.iter_mut().zip(tensors) {
             let Some(Argument::Tensor(tensor)) = case.arguments.inputs.first_mut() else {
                 panic!("{name}")
             };
             let Elements::Float(values) = &mut tensor.elements else { panic!("{name}") };
-            for (at, value) in values.iter_mut().enumerate() {
-                // Rounded to what kernels are given.
-                *value = f64::from(moved(at, *value) as f32);
+            for (index, value) in values.iter_mut().enumerate() {
+                // Kernels get single-precision inputs.
+                *value = f64::from(transform(index, *value) as f32);
             }
         }
         ((*name).to_owned(), operator)
     });
-    each.collect()
+    named_operators.collect()
 }
 
-fn hold_everywhere(operators: Vec<(String, Operator)>, file: &str) {
+fn assert_all_kernels(operators: Vec<(String, Operator)>, file: &str) {
     hold_kernels(&operators, &format!("{file}_kernels"), &bounds);
     let bounded = hold_items(operators, &format!("{file}_items"), &bounds);
     assert!(bounded.is_empty(), "{bounded:?}");
 }
 
 #[test]
-fn a_large_mean_costs_no_digits_of_small_deviations() {
-    let moved = MOVED.map(|(mean, deviation)| move |_: usize, value: f64| mean + deviation * value);
-    let tensors =
-        moved.each_ref().map(|moved| ("[3, 203] in -1 1", moved as &dyn Fn(usize, f64) -> f64));
-    hold_everywhere(with_cases(&tensors), "printed_deviations");
+fn small_deviations_from_large_means_are_accurate() {
+    let transform = MEANS_AND_DEVIATIONS
+        .map(|(mean, deviation)| move |_: usize, value: f64| mean + deviation * value);
+    let tensors = transform
+        .each_ref()
+        .map(|transform| ("[3, 203] in -1 1", transform as &dyn Fn(usize, f64) -> f64));
+    assert_all_kernels(with_cases(&tensors), "printed_deviations");
 }
 
 #[test]
-fn sums_of_many_are_rounded_a_few_times() {
-    let moved =
-        |at: usize, value: f64| 0.1 + value * if at.is_multiple_of(7) { 300.0 } else { 1e-4 };
-    hold_everywhere(with_cases(&[("[1, 6000] in 0 1", &moved)]), "printed_long_sums");
+fn long_sums_have_few_rounding_errors() {
+    let transform =
+        |index: usize, value: f64| 0.1 + value * if index.is_multiple_of(7) { 300.0 } else { 1e-4 };
+    assert_all_kernels(with_cases(&[("[1, 6000] in 0 1", &transform)]), "printed_long_sums");
 }
 
 #[test]
-fn infinities_and_nans_reach_sums_as_they_are() {
-    let with = |of: fn(usize) -> Option<f64>| move |at: usize, value: f64| of(at).unwrap_or(value);
-    let moved = [
-        with(|at| (at == 3).then_some(f64::INFINITY)),
-        with(|at| (at == 5).then_some(f64::NEG_INFINITY)),
-        with(|at| {
+fn infinities_and_nans_propagate_through_sums() {
+    let replacing = |special_value: fn(usize) -> Option<f64>| {
+        move |index: usize, value: f64| special_value(index).unwrap_or(value)
+    };
+    let transform = [
+        replacing(|index| (index == 3).then_some(f64::INFINITY)),
+        replacing(|index| (index == 5).then_some(f64::NEG_INFINITY)),
+        replacing(|index| {
             [(2, f64::INFINITY), (6, f64::NEG_INFINITY)]
                 .iter()
-                .find(|(place, _)| *place == at)
+                .find(|(place, _)| *place == index)
                 .map(|(_, value)| *value)
         }),
-        with(|at| (at == 0).then_some(f64::NAN)),
+        replacing(|index| (index == 0).then_some(f64::NAN)),
     ];
-    let tensors =
-        moved.each_ref().map(|moved| ("[2, 9] in -1 1", moved as &dyn Fn(usize, f64) -> f64));
-    hold_everywhere(with_cases(&tensors), "printed_infinities");
+    let tensors = transform
+        .each_ref()
+        .map(|transform| ("[2, 9] in -1 1", transform as &dyn Fn(usize, f64) -> f64));
+    assert_all_kernels(with_cases(&tensors), "printed_infinities");
 }

@@ -1,87 +1,108 @@
-//! Operators that move a window over images, and what is around them, in plain Rust.
+//! Convolutions, pooling and padding in plain Rust, written without the reference language: oracles for its operators.
+//!
+//! Images are `[batch, channel, row, column]`; `x` is the input, `w` the weights, `u` and `v` the row and column in a
+//! window.
 
 use crate::naive::{Call, T, coords};
 
-pub(crate) fn conv2d(c: &Call<'_>) -> Vec<T> {
-    let (x, w, s, p, d) = (c.t("x"), c.t("w"), c.l("strides"), c.l("pads"), c.l("dilations"));
-    let groups = c.i("group") as usize;
-    let extent = |k: usize| {
-        let span = d[k] * (w.dims[k + 2] as i64 - 1) + 1;
-        ((x.dims[k + 2] as i64 + p[k] + p[k + 2] - span) / s[k] + 1) as usize
+pub(crate) fn conv2d(call: &Call<'_>) -> Vec<T> {
+    let (x, w, strides, pads, dilations) =
+        (call.t("x"), call.t("w"), call.l("strides"), call.l("pads"), call.l("dilations"));
+    let groups = call.i("group") as usize;
+    let output_extent = |axis: usize| {
+        let span = dilations[axis] * (w.dims[axis + 2] as i64 - 1) + 1;
+        ((x.dims[axis + 2] as i64 + pads[axis] + pads[axis + 2] - span) / strides[axis] + 1)
+            as usize
     };
-    vec![T::from_fn(&[x.dims[0], w.dims[0], extent(0), extent(1)], |at| {
-        let group = at[1] / (w.dims[0] / groups);
-        let mut sum = if c.has("b") { c.t("b").v[at[1]] } else { 0.0 };
-        for number in 0..w.dims[1..].iter().product() {
-            let [channel, u, v] = coords(number, &w.dims[1..])[..] else { unreachable!() };
-            let row = at[2] as i64 * s[0] + u as i64 * d[0] - p[0];
-            let col = at[3] as i64 * s[1] + v as i64 * d[1] - p[1];
-            let from = (group * w.dims[1] + channel) as i64;
-            sum += x.or(&[at[0] as i64, from, row, col], 0.0) * w.at(&[at[1], channel, u, v]);
+    vec![T::from_fn(&[x.dims[0], w.dims[0], output_extent(0), output_extent(1)], |coord| {
+        let group = coord[1] / (w.dims[0] / groups);
+        let mut sum = if call.has("b") { call.t("b").v[coord[1]] } else { 0.0 };
+        // A tap is one weight of the window.
+        for tap in 0..w.dims[1..].iter().product() {
+            let [channel, u, v] = coords(tap, &w.dims[1..])[..] else { unreachable!() };
+            let row = coord[2] as i64 * strides[0] + u as i64 * dilations[0] - pads[0];
+            let col = coord[3] as i64 * strides[1] + v as i64 * dilations[1] - pads[1];
+            let input_channel = (group * w.dims[1] + channel) as i64;
+            sum += x.or(&[coord[0] as i64, input_channel, row, col], 0.0)
+                * w.at(&[coord[1], channel, u, v]);
         }
         sum
     })]
 }
 
-/// Each input spread over the outputs that it reaches.
-pub(crate) fn conv_transpose2d(c: &Call<'_>) -> Vec<T> {
-    let (x, w, s, p) = (c.t("x"), c.t("w"), c.l("strides"), c.l("pads"));
-    let extent = |k: usize| {
-        ((x.dims[k + 2] as i64 - 1) * s[k] + w.dims[k + 2] as i64 - p[k] - p[k + 2]) as usize
+/// Computes a transposed convolution: adds each input element, times the weights, to the outputs that it reaches.
+pub(crate) fn conv_transpose2d(call: &Call<'_>) -> Vec<T> {
+    let (x, w, strides, pads) = (call.t("x"), call.t("w"), call.l("strides"), call.l("pads"));
+    let output_extent = |axis: usize| {
+        ((x.dims[axis + 2] as i64 - 1) * strides[axis] + w.dims[axis + 2] as i64
+            - pads[axis]
+            - pads[axis + 2]) as usize
     };
-    let dims = [x.dims[0], w.dims[1], extent(0), extent(1)];
+    let dims = [x.dims[0], w.dims[1], output_extent(0), output_extent(1)];
     let mut y = T::from_fn(&dims, |_| 0.0);
-    for from in 0..x.v.len() {
-        let at = coords(from, &x.dims);
-        for number in 0..w.dims[1..].iter().product() {
-            let [o, u, v] = coords(number, &w.dims[1..])[..] else { unreachable!() };
-            let row = at[2] as i64 * s[0] + u as i64 - p[0];
-            let col = at[3] as i64 * s[1] + v as i64 - p[1];
+    for input_index in 0..x.v.len() {
+        let input_coord = coords(input_index, &x.dims);
+        // A tap is one weight of the window.
+        for tap in 0..w.dims[1..].iter().product() {
+            let [o, u, v] = coords(tap, &w.dims[1..])[..] else { unreachable!() };
+            let row = input_coord[2] as i64 * strides[0] + u as i64 - pads[0];
+            let col = input_coord[3] as i64 * strides[1] + v as i64 - pads[1];
             if row >= 0 && col >= 0 && (row as usize) < dims[2] && (col as usize) < dims[3] {
-                let to = ((at[0] * dims[1] + o) * dims[2] + row as usize) * dims[3] + col as usize;
-                y.v[to] += x.v[from] * w.at(&[at[1], o, u, v]);
+                let output_index = ((input_coord[0] * dims[1] + o) * dims[2] + row as usize)
+                    * dims[3]
+                    + col as usize;
+                y.v[output_index] += x.v[input_index] * w.at(&[input_coord[1], o, u, v]);
             }
         }
     }
     vec![y]
 }
 
-/// All of each window, and how many of it are inside.
-pub(crate) fn pool(c: &Call<'_>, outside: f64, f: impl Fn(&[f64], usize) -> f64) -> Vec<T> {
-    let (x, k, s, p) = (c.t("x"), c.l("kernel"), c.l("strides"), c.l("pads"));
-    let extent = |a: usize| ((x.dims[a + 2] as i64 + p[a] + p[a + 2] - k[a]) / s[a] + 1) as usize;
-    vec![T::from_fn(&[x.dims[0], x.dims[1], extent(0), extent(1)], |at| {
+/// Computes each output from the elements of its window and the number of them inside the image. Elements beyond the
+/// image are `outside`.
+pub(crate) fn pool(call: &Call<'_>, outside: f64, reduce: impl Fn(&[f64], usize) -> f64) -> Vec<T> {
+    let (x, kernel, strides, pads) =
+        (call.t("x"), call.l("kernel"), call.l("strides"), call.l("pads"));
+    let output_extent = |axis: usize| {
+        ((x.dims[axis + 2] as i64 + pads[axis] + pads[axis + 2] - kernel[axis]) / strides[axis] + 1)
+            as usize
+    };
+    vec![T::from_fn(&[x.dims[0], x.dims[1], output_extent(0), output_extent(1)], |coord| {
         let (mut window, mut inside) = (Vec::new(), 0);
-        for u in 0..k[0] {
-            for v in 0..k[1] {
-                let (row, col) = (at[2] as i64 * s[0] + u - p[0], at[3] as i64 * s[1] + v - p[1]);
-                window.push(x.or(&[at[0] as i64, at[1] as i64, row, col], outside));
+        for u in 0..kernel[0] {
+            for v in 0..kernel[1] {
+                let (row, col) = (
+                    coord[2] as i64 * strides[0] + u - pads[0],
+                    coord[3] as i64 * strides[1] + v - pads[1],
+                );
+                window.push(x.or(&[coord[0] as i64, coord[1] as i64, row, col], outside));
                 inside += usize::from(
                     row >= 0 && col >= 0 && row < x.dims[2] as i64 && col < x.dims[3] as i64,
                 );
             }
         }
-        f(&window, inside)
+        reduce(&window, inside)
     })]
 }
 
-pub(crate) fn pad(c: &Call<'_>) -> Vec<T> {
-    let (x, pads, mode) = (c.t("x"), c.l("pads"), c.s("mode"));
+pub(crate) fn pad(call: &Call<'_>) -> Vec<T> {
+    let (x, pads, mode) = (call.t("x"), call.l("pads"), call.s("mode"));
     let rank = x.dims.len();
-    let dims: Vec<usize> =
-        (0..rank).map(|a| (x.dims[a] as i64 + pads[a] + pads[a + rank]) as usize).collect();
-    vec![T::from_fn(&dims, |at| {
-        let place: Vec<i64> = (0..rank)
-            .map(|a| {
-                let (place, dim) = (at[a] as i64 - pads[a], x.dims[a] as i64);
+    let dims: Vec<usize> = (0..rank)
+        .map(|axis| (x.dims[axis] as i64 + pads[axis] + pads[axis + rank]) as usize)
+        .collect();
+    vec![T::from_fn(&dims, |coord| {
+        let input_coord: Vec<i64> = (0..rank)
+            .map(|axis| {
+                let (input_coord, dim) = (coord[axis] as i64 - pads[axis], x.dims[axis] as i64);
                 match mode {
-                    "edge" => place.clamp(0, dim - 1),
-                    "reflect" if place < 0 => -place,
-                    "reflect" if place >= dim => 2 * dim - 2 - place,
-                    _ => place,
+                    "edge" => input_coord.clamp(0, dim - 1),
+                    "reflect" if input_coord < 0 => -input_coord,
+                    "reflect" if input_coord >= dim => 2 * dim - 2 - input_coord,
+                    _ => input_coord,
                 }
             })
             .collect();
-        x.or(&place, if mode == "constant" { c.f("value") } else { f64::NAN })
+        x.or(&input_coord, if mode == "constant" { call.f("value") } else { f64::NAN })
     })]
 }

@@ -1,5 +1,5 @@
-//! The formula of an operator's reference, as a file shared by all cores: the plan that depends on shapes, and the
-//! computation of an element.
+//! Prints the formula file of an operator with a reference, which the kernels of all cores share: the computation of
+//! the plan, which is the data that depends on the node's shapes, and the computation of an element.
 
 use udo_reference::Class;
 
@@ -11,10 +11,10 @@ use crate::{
     view::OpView,
 };
 
-/// The names of `udo-api` that such a file may use.
+/// The names of `udo-api` that the printed file may import.
 const NAMES: &[&str] = &["Error", "Node"];
 
-/// Prints the file of an operator with a reference.
+/// Prints the formula file; `None` for an operator without a reference.
 pub(crate) fn formula(op: &Op) -> Option<OpView> {
     let source = OpFormula::new(op)?;
     let text = [of_node(&source), source.formula.text.clone()].join("\n");
@@ -46,30 +46,31 @@ fn of_node(source: &OpFormula<'_>) -> String {
         let name = &port.name;
         lines.push(format!("let extents_{index} = extents(cx, {index}, {name:?})?;"));
         arguments.push(format!("extents_{index}.as_ref().map(List::items)"));
-        let (of, nothing) = number(port);
+        let (element_type, absent_value) = number(port);
         if source.reads(index) {
-            parameters.push(format!("elements_{index}: Option<impl Fn(usize) -> {of}>"));
+            parameters.push(format!("elements_{index}: Option<impl Fn(usize) -> {element_type}>"));
             lines.push(format!("if extents_{index}.is_some() && elements_{index}.is_none() {{"));
             lines.push(format!("    return Err(Error::new(\"input {name} is not a constant\"));"));
             lines.push("}".to_owned());
             arguments.push(format!(
-                "|at| elements_{index}.as_ref().map_or({nothing}, |element| element(at))"
+                "|at| elements_{index}.as_ref().map_or({absent_value}, |element| element(at))"
             ));
         } else if port.is_static {
-            arguments.push(format!("|_| {nothing}"));
+            arguments.push(format!("|_| {absent_value}"));
         }
     }
-    let settings = node::params(source.op);
-    lines.extend(settings.lines);
-    arguments.extend(settings.arguments);
+    let param_reads = node::params(source.op);
+    lines.extend(param_reads.lines);
+    arguments.extend(param_reads.arguments);
     let (lines, arguments) = (indented(&lines, 1), arguments.join(", "));
-    let mut head = format!("pub fn of_node({}) -> Result<Plan, Error> {{", parameters.join(", "));
-    if head.len() > crate::code::WIDTH {
+    let mut declaration =
+        format!("pub fn of_node({}) -> Result<Plan, Error> {{", parameters.join(", "));
+    if declaration.len() > crate::code::WIDTH {
         let parameters = parameters.join(",\n    ");
-        head = format!("pub fn of_node(\n    {parameters},\n) -> Result<Plan, Error> {{");
+        declaration = format!("pub fn of_node(\n    {parameters},\n) -> Result<Plan, Error> {{");
     }
     format!(
-        "/// Returns the plan of a node.\n{head}\n{lines}    plan({arguments})\n        .map_err(wanted)\n}}\n"
+        "/// Returns the plan of a node.\n{declaration}\n{lines}    plan({arguments})\n        .map_err(wanted)\n}}\n"
     )
 }
 

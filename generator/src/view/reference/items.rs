@@ -1,5 +1,5 @@
-//! A first kernel on the GPU: one launch per tensor, with a work item for each of its elements, in OpenCL C and in
-//! Rust.
+//! Prints the first kernel of an operator with a reference for the GPU: one launch per tensor, with a work item for
+//! each element. The work items are printed in OpenCL C for devices, and in Rust for the emulated core.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const CORE: Core = Core::Gpu;
 
-/// The names of `udo-api` that such a kernel may use.
+/// The names of `udo-api` that the printed kernel may import.
 const NAMES: &[&str] = &[
     "Bool",
     "Buffers",
@@ -39,8 +39,8 @@ pub(super) fn print(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
     let kernel = source.program.items(&accesses(source.op)).ok_or(NoKernel::BoundedOnGpu)?;
     let plan = node::plan(source, "false", Some(CORE));
     let lists = node::list_types(source.op, CORE);
-    let glue = [print_state(source.op, &kernel, &plan.call), lists, plan.function];
-    let texts = glue.iter().chain([&kernel.constants]).map(String::as_str);
+    let rust_parts = [print_state(source.op, &kernel, &plan.call), lists, plan.function];
+    let texts = rust_parts.iter().chain([&kernel.constants]).map(String::as_str);
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
     let constants = functions(udo_reference::constants_support());
     let uses = Uses::with_formula(source, NAMES).and("constants", constants);
@@ -48,28 +48,29 @@ pub(super) fn print(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
     Ok(Kernel { code, opencl: kernel.opencl.trim_end().to_owned() })
 }
 
-/// How a device stores the elements of a port.
+/// The stored type of a port's elements on a device.
 struct Stored {
     /// The type in OpenCL C.
     element: &'static str,
-    /// The limits of integers.
-    low: i64,
-    high: i64,
+    /// The range of an integer type.
+    min: i64,
+    max: i64,
 }
 
 impl Stored {
     fn for_port(port: &Tensor) -> Self {
-        let (element, low, high) = match port.type_on(CORE) {
+        let (element, min, max) = match port.type_on(CORE) {
             Some(DataType::Uint8 | DataType::Bool8) => ("uchar", 0, 0xff),
             Some(DataType::Uint32) => ("uint", 0, 0xffff_ffff),
             Some(DataType::Int32) => ("int", i32::MIN.into(), i32::MAX.into()),
             Some(DataType::Int64) => ("long", i64::MIN, i64::MAX),
             Some(_) | None => ("UDO_STORAGE", 0, 0),
         };
-        Self { element, low, high }
+        Self { element, min, max }
     }
 }
 
+/// Whether the port has floats on a GPU.
 fn is_real(port: &Tensor) -> bool {
     let dtype = port.type_on(CORE).unwrap_or(DataType::Float32);
     matches!(dtype.family(), Family::Float(_))
@@ -92,16 +93,17 @@ fn accesses(op: &Op) -> Accesses {
     }
 }
 
+/// Prints the loads of an input's element.
 fn input(index: usize, port: &Tensor) -> PortAccess {
     let Stored { element, .. } = Stored::for_port(port);
-    let of = stored_type(port, CORE);
-    let get = format!("buffers.get::<{of}>({index}, {{at}})");
+    let element_type = stored_type(port, CORE);
+    let get = format!("buffers.get::<{element_type}>({index}, {{at}})");
     let (load, device) = if is_real(port) {
         (format!("buffers.load({index}, {{at}})"), "UDO_LOAD({name}, {at})".to_owned())
     } else if reference::class(port) == Class::Bool {
         (format!("{get}.map(Bool::get)"), "({name}[{at}] != 0)".to_owned())
     } else if reference::class(port) == Class::Int {
-        let load = match of {
+        let load = match element_type {
             "i64" => get,
             "Bool" => format!("{get}.map(|element| i64::from(element.get()))"),
             _ => format!("{get}.map(i64::from)"),
@@ -121,23 +123,22 @@ fn input(index: usize, port: &Tensor) -> PortAccess {
     PortAccess { load, opencl }
 }
 
+/// Prints the store of an output's element in OpenCL C.
 fn output(index: usize, port: &Tensor) -> PortAccess {
-    let Stored { element, low, high } = Stored::for_port(port);
+    let Stored { element, min, max } = Stored::for_port(port);
     let store = if is_real(port) {
         "UDO_STORE({name}, {at}, {value});".to_owned()
     } else if reference::class(port) != Class::Float {
         format!("{{name}}[{{at}}] = ({element}){{value}};")
     } else if is_encoded(port, CORE) {
         format!(
-            "{{name}}[{{at}}] = ({element})quantized({{value}}, SCALE_OUT_{index}, ZERO_OUT_{index}, {low}L, {high}L);"
+            "{{name}}[{{at}}] = ({element})quantized({{value}}, SCALE_OUT_{index}, ZERO_OUT_{index}, {min}L, {max}L);"
         )
     } else if element == "long" {
-        // `whole` covers the whole range.
+        // `whole` saturates to this range already.
         "{name}[{at}] = whole({value});".to_owned()
     } else {
-        format!(
-            "{{name}}[{{at}}] = ({element})int_max({low}L, int_min({high}L, whole({{value}})));"
-        )
+        format!("{{name}}[{{at}}] = ({element})int_max({min}L, int_min({max}L, whole({{value}})));")
     };
     let opencl = OpenClAccess { element: element.to_owned(), load: String::new(), store };
     PortAccess { load: String::new(), opencl }
@@ -145,39 +146,40 @@ fn output(index: usize, port: &Tensor) -> PortAccess {
 
 /// Prints the statement that stores an element in Rust.
 fn stores(index: usize, port: &Tensor) -> String {
-    let of = stored_type(port, CORE);
+    let element_type = stored_type(port, CORE);
     if is_real(port) {
         return format!("buffers.store({index}, number, value)?;");
     }
     if reference::class(port) == Class::Float && is_encoded(port, CORE) {
         return format!(
             "let steps = (value / self.out_{index}.scale).round_ties_even() + self.out_{index}.zero_point as f32;\n\
-             buffers.set({index}, number, steps as {of})?;"
+             buffers.set({index}, number, steps as {element_type})?;"
         );
     }
-    let value = match of {
+    let value = match element_type {
         "i64" if reference::class(port) == Class::Int => "value".to_owned(),
         "Bool" => "Bool::from(value)".to_owned(),
-        _ => format!("value as {of}"),
+        _ => format!("value as {element_type}"),
     };
     format!("buffers.set({index}, number, {value})?;")
 }
 
 /// Prints `struct Kept`: the state from finalize, the launches, and their work items.
 fn print_state(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
-    let (mut fields, mut made) = (vec!["plan: Plan,".to_owned()], vec![format!("plan: {plan}?,")]);
+    let (mut fields, mut initializers) =
+        (vec!["plan: Plan,".to_owned()], vec![format!("plan: {plan}?,")]);
     let mut launches = Vec::new();
     let mut lists = String::new();
     for (index, param) in op.tensor_params.iter().enumerate() {
         fields.push(format!("list_{index}: {},", node::list_type(param)));
-        made.push(format!("list_{index}: {},", node::list(param)));
+        initializers.push(format!("list_{index}: {},", node::list(param)));
         let _ = write!(lists, ", &self.list_{index}");
     }
     launches.push(format!("let mut text = constants(&self.plan{lists});"));
     for (index, port) in op.inputs.iter().enumerate() {
         if port.may_be_absent() {
             fields.push(format!("has_{index}: bool,"));
-            made.push(format!("has_{index}: cx.has_input({index}),"));
+            initializers.push(format!("has_{index}: cx.has_input({index}),"));
         }
     }
     for (side, method, ports) in [("in", "input", &op.inputs), ("out", "output", &op.outputs)] {
@@ -188,7 +190,7 @@ fn print_state(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
             } else {
                 format!("cx.{method}({index})?.encoding()")
             };
-            made.push(format!("{side}_{index}: {encoding}.unwrap_or({PLAIN}),"));
+            initializers.push(format!("{side}_{index}: {encoding}.unwrap_or({PLAIN}),"));
             let upper = side.to_ascii_uppercase();
             launches.push(format!(
                 "text += &format!(\"#define SCALE_{upper}_{index} {{:e}}f\\n#define ZERO_{upper}_{index} {{}}L\\n\", self.{side}_{index}.scale, self.{side}_{index}.zero_point);"
@@ -208,16 +210,16 @@ fn print_state(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
         ));
     }
     let outputs = kernel.items.iter().filter(|item| item.output.is_some());
-    let sizes: Vec<String> =
+    let has_elements_tests: Vec<String> =
         outputs.map(|item| format!("self.plan.{}.size() > 0", item.extents)).collect();
     launches
         .push("// A launch without work items is refused if an output has elements.".to_owned());
-    launches.push(format!("let least = usize::from({});", sizes.join(" || ")));
+    launches.push(format!("let least = usize::from({});", has_elements_tests.join(" || ")));
     for item in &kernel.items {
         launches.extend(launch(op, item));
     }
     let functions: Vec<String> = kernel.items.iter().map(|item| function(op, item)).collect();
-    let all = kernel.items.iter().map(|item| {
+    let item_closures = kernel.items.iter().map(|item| {
         format!(
             "    |kernel, item, buffers| kernel.items.{}(item.global_id[0], buffers),\n",
             item_function(item)
@@ -230,18 +232,19 @@ fn print_state(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
          pub fn launches(&self, source: &str, info: &mut KernelInfo) {{\n{}    }}\n\n{}}}\n",
         indented(&fields, 1),
         gpu_type(op),
-        all.collect::<String>(),
-        indented(&made, 3),
+        item_closures.collect::<String>(),
+        indented(&initializers, 3),
         indented(&launches, 2),
         functions.join("\n"),
     )
 }
 
-/// Prints the function of a tensor's work items.
+/// Returns the name of the function of a tensor's work items.
 fn item_function(item: &Item) -> String {
     item.name.replacen("element_of_", "item_of_", 1)
 }
 
+/// Prints the statements that add a launch.
 fn launch(op: &Op, item: &Item) -> Vec<String> {
     let mut lines = vec![
         format!("let count = self.plan.{}.size().max(least);", item.extents),

@@ -1,4 +1,5 @@
-//! The plan of a node: the call of its formula's `of_node`, and its parameters.
+//! Prints how generated code requests the plan of a node, the data that depends on its shapes: the call of `of_node` in
+//! the formula's file, and the reads of its parameters.
 
 use udo_reference::Class;
 
@@ -8,22 +9,23 @@ use crate::{
     reference,
 };
 
-/// How to request the plan of a node.
+/// The code that requests the plan of a node.
 pub(super) struct PlanCall {
     pub(super) call: String,
-    /// The function to call if the formula's `of_node` needs elements; else empty.
+    /// The definition of the function that `call` uses if the formula's `of_node` needs elements; else empty.
     pub(super) function: String,
 }
 
-/// Returns how to request the plan of a node, with the smallest dimensions if they vary: in `infer` without a core,
-/// else in finalize on a core.
+/// Prints the request of a node's plan. `least` is the Rust expression of a bool: whether dimensions that depend on
+/// elements get their smallest value instead of their largest. `core` is `None` in shape inference, and the core in
+/// finalize.
 pub(super) fn plan(source: &OpFormula<'_>, least: &str, core: Option<Core>) -> PlanCall {
     let op = source.op;
     let is_bounded = source.formula.is_bounded;
     let least = if is_bounded { format!(", {least}") } else { String::new() };
-    let read: Vec<(usize, &Tensor)> =
+    let static_inputs: Vec<(usize, &Tensor)> =
         op.inputs.iter().enumerate().filter(|(index, _)| source.reads(*index)).collect();
-    if read.is_empty() {
+    if static_inputs.is_empty() {
         return PlanCall { call: format!("of_node(cx{least})"), function: String::new() };
     }
     let mut arguments = vec!["cx".to_owned()];
@@ -31,9 +33,9 @@ pub(super) fn plan(source: &OpFormula<'_>, least: &str, core: Option<Core>) -> P
         arguments.push("least".to_owned());
     }
     let mut lines = Vec::new();
-    for (index, port) in read {
-        let StaticElements { all, element } = elements(index, port, core);
-        lines.push(format!("let elements_{index} = {all}?;"));
+    for (index, port) in static_inputs {
+        let StaticElements { tensor, element } = elements(index, port, core);
+        lines.push(format!("let elements_{index} = {tensor}?;"));
         arguments.push(format!("elements_{index}.map(|all| move |at: usize| {element})"));
     }
     lines.push(format!("of_node({})", arguments.join(", ")));
@@ -47,7 +49,7 @@ pub(super) fn plan(source: &OpFormula<'_>, least: &str, core: Option<Core>) -> P
 
 /// The elements of a static input: all of them, and the conversion of element `at` of `all` for `plan`.
 struct StaticElements {
-    all: String,
+    tensor: String,
     element: &'static str,
 }
 
@@ -59,10 +61,10 @@ fn elements(index: usize, port: &Tensor, core: Option<Core>) -> StaticElements {
             Class::Bool => ("integers", "all[at] != 0"),
             Class::Float => ("reals", "f64::from(all[at])"),
         };
-        return StaticElements { all: format!("{reader}(cx, {index})"), element };
+        return StaticElements { tensor: format!("{reader}(cx, {index})"), element };
     };
-    let of = stored_type(port, core);
-    let element = match (class, of) {
+    let element_type = stored_type(port, core);
+    let element = match (class, element_type) {
         (Class::Int, "i64") => "all[at]",
         (Class::Int, "Bool") => "i64::from(all[at].get())",
         (Class::Int, _) => "i64::from(all[at])",
@@ -71,10 +73,10 @@ fn elements(index: usize, port: &Tensor, core: Option<Core>) -> StaticElements {
         (Class::Float, "Bool") => "f64::from(u8::from(all[at].get()))",
         (Class::Float, _) => "f64::from(all[at])",
     };
-    StaticElements { all: format!("cx.constant::<{of}>({index})"), element }
+    StaticElements { tensor: format!("cx.constant::<{element_type}>({index})"), element }
 }
 
-/// How to read the parameters of a node.
+/// The code that reads the parameters of a node.
 pub(super) struct ParamReads {
     pub(super) lines: Vec<String>,
     /// The arguments of `plan`.

@@ -1,4 +1,5 @@
-//! A first kernel on the DSP for functions of one stored byte: finalize computes all 256 results.
+//! Prints a lookup-table kernel for the DSP, for operators whose output is a function of one stored byte: finalize
+//! computes all 256 results, and a run looks them up.
 
 use udo_reference::Ports;
 
@@ -10,12 +11,17 @@ use super::{
 };
 use crate::config::{Core, Tensor};
 
-/// Prints the conversion of a byte to the type `of`, with a change of sign if that is signed.
-fn of_code(of: &str, code: &str, cast: &str) -> String {
-    if of == "u8" { code.to_owned() } else { format!("{}.{cast}()", code.trim_start_matches('*')) }
+/// Prints the conversion of a byte between `u8` and the 8-bit type `byte_type`; `cast` is the conversion method for
+/// `i8`.
+fn byte_code(byte_type: &str, code: &str, cast: &str) -> String {
+    if byte_type == "u8" {
+        code.to_owned()
+    } else {
+        format!("{}.{cast}()", code.trim_start_matches('*'))
+    }
 }
 
-/// Prints the state and the loops that fill it, if the operator is such a function.
+/// Prints the tables and the loops that fill them; `None` if the operator is not a function of one stored byte.
 pub(super) fn print(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -> Option<Loops> {
     let is_byte =
         |port: &Tensor| is_encoded(port, core) && matches!(stored_type(port, core), "u8" | "i8");
@@ -28,62 +34,63 @@ pub(super) fn print(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -
         return None;
     }
     // The tables are computed from floats.
-    let numbers = Ports {
+    let float_ports = Ports {
         inputs: vec!["f32".into()],
         outputs: op.outputs.iter().map(|_| "f32".into()).collect(),
     };
-    let kernel = program.rust(&numbers);
-    let of = stored_type(input, core);
-    let mut lines = vec![
+    let kernel = program.rust(&float_ports);
+    let input_type = stored_type(input, core);
+    let mut finalize_lines = vec![
         format!("let encoding = cx.input(0)?.encoding().unwrap_or({PLAIN});"),
         "let mut input_0 = [0.0_f32; 256];".to_owned(),
         "for (code, to) in (0..=u8::MAX).zip(&mut input_0) {".to_owned(),
-        format!("    *to = encoding.dequantize({});", of_code(of, "code", "cast_signed")),
+        format!("    *to = encoding.dequantize({});", byte_code(input_type, "code", "cast_signed")),
         "}".to_owned(),
     ];
     let settings = params(op);
-    lines.extend(settings.lines);
+    finalize_lines.extend(settings.lines);
     let mut shapes = vec!["Some(&[256])".to_owned()];
     shapes.extend(settings.arguments);
-    lines.push(format!("let plan = plan({}).map_err(wanted)?;", shapes.join(", ")));
+    finalize_lines.push(format!("let plan = plan({}).map_err(wanted)?;", shapes.join(", ")));
     let mut arguments = vec!["&plan".to_owned(), "&input_0".to_owned()];
     for (index, part) in kernel.scratch.iter().enumerate() {
         let zero = if part.element == "f32" { "0.0" } else { "0" };
-        lines.push(format!("let mut scratch_{index} = [{zero}_{}; 256];", part.element));
+        finalize_lines.push(format!("let mut scratch_{index} = [{zero}_{}; 256];", part.element));
         arguments.push(format!("&mut scratch_{index}"));
     }
     for index in 0..op.outputs.len() {
-        lines.push(format!("let mut output_{index} = [0.0_f32; 256];"));
+        finalize_lines.push(format!("let mut output_{index} = [0.0_f32; 256];"));
         arguments.push(format!("&mut output_{index}"));
     }
-    lines.push(format!("execute({}).map_err(wanted)?;", arguments.join(", ")));
-    let (mut fields, mut made, mut run) = (Vec::new(), Vec::new(), Vec::new());
+    finalize_lines.push(format!("execute({}).map_err(wanted)?;", arguments.join(", ")));
+    let (mut fields, mut constructor, mut execute_lines) = (Vec::new(), Vec::new(), Vec::new());
     for (index, output) in op.outputs.iter().enumerate() {
-        let to = stored_type(output, core);
+        let output_type = stored_type(output, core);
         fields.push(format!("/// The values of output {index} for each stored value."));
-        fields.push(format!("table_{index}: [{to}; 256],"));
-        lines.push(format!("let encoding = cx.output({index})?.encoding().unwrap_or({PLAIN});"));
-        lines.push(format!(
+        fields.push(format!("table_{index}: [{output_type}; 256],"));
+        finalize_lines
+            .push(format!("let encoding = cx.output({index})?.encoding().unwrap_or({PLAIN});"));
+        finalize_lines.push(format!(
             "let table_{index} = output_{index}.map(|value| encoding.quantize(value));"
         ));
-        made.push(format!("table_{index}"));
-        run.push(format!("let from = inputs.get::<{of}>(0)?;"));
-        run.push(format!(
-            "for (to, from) in outputs.take::<{to}>({index})?.iter_mut().zip(from) {{"
+        constructor.push(format!("table_{index}"));
+        execute_lines.push(format!("let from = inputs.get::<{input_type}>(0)?;"));
+        execute_lines.push(format!(
+            "for (to, from) in outputs.take::<{output_type}>({index})?.iter_mut().zip(from) {{"
         ));
-        let byte = of_code(of, "*from", "cast_unsigned");
-        run.push(format!("    *to = self.table_{index}[usize::from({byte})];"));
-        run.push("}".to_owned());
+        let byte = byte_code(input_type, "*from", "cast_unsigned");
+        execute_lines.push(format!("    *to = self.table_{index}[usize::from({byte})];"));
+        execute_lines.push("}".to_owned());
     }
-    run.push("Ok(())".to_owned());
-    lines.push(format!("Ok(Self {{ {} }})", made.join(", ")));
+    execute_lines.push("Ok(())".to_owned());
+    finalize_lines.push(format!("Ok(Self {{ {} }})", constructor.join(", ")));
     // Shape inference has seen the real node's shapes; here each stored value is an element.
-    let kept = KernelState {
+    let state = KernelState {
         fields: indented(&fields, 1),
-        made: indented(&lines, 2),
-        space: "Workspace::NONE".to_owned(),
+        constructor: indented(&finalize_lines, 2),
+        workspace: "Workspace::NONE".to_owned(),
         io: "let Io { inputs, mut outputs, .. } = io;".to_owned(),
-        run: indented(&run, 2),
+        run: indented(&execute_lines, 2),
     };
-    Some(Loops { kept: kept.print(), execute: kernel.text })
+    Some(Loops { state: state.print(), execute: kernel.text })
 }
