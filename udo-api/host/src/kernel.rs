@@ -343,19 +343,19 @@ pub fn finalize(
         epilogue: placed.epilogue.as_ptr(),
         reserved_words: [0; 3],
     };
-    let mut made =
+    let mut finalized =
         Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
     // SAFETY: `args` points to the contents of `placed` and `raw`, with matching counts, and to `host`; all of them and
-    // `made` outlive the call.
-    let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut made) });
+    // `finalized` outlive the call.
+    let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut finalized) });
     refuse(status, errors.into())?;
     let Requests { jobs, kept, ties, work } = packing.into_requests();
     // From here on, dropping `kernel` frees the state.
     let mut kernel = FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
-        state: made.state,
-        workspace: made.workspace,
+        state: finalized.state,
+        workspace: finalized.workspace,
         geometry: None,
         jobs,
         kept,
@@ -365,7 +365,7 @@ pub fn finalize(
         packed: Vec::new(),
         spans: Vec::new(),
     };
-    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
+    if finalized.workspace.has_unknown_flags() || finalized.reserved != [0; 4] {
         let message = "finalize sets reserved fields".to_owned();
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
