@@ -369,14 +369,16 @@ fn describe_panic(cell: &GuardCell, info: &PanicHookInfo<'_>) {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a payload that is not a string");
     match info.location() {
-        Some(at) => cell.write_message(format_args!("{text} ({}:{})", at.file(), at.line())),
+        Some(location) => {
+            cell.write_message(format_args!("{text} ({}:{})", location.file(), location.line()));
+        }
         None => cell.write_message(format_args!("{text}")),
     }
 }
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how often this library's allocator was asked to allocate, free or resize, on any thread.
+/// Returns the number of calls of this library's allocator (allocate, free, resize) on all threads.
 ///
 /// Always 0 if [`GuardAlloc`] is not the global allocator.
 pub fn heap_calls() -> u64 {
@@ -444,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_count_only_inside_a_region() {
+    fn heap_calls_count_only_inside_a_region() {
         let cell = GuardCell::new();
         cell.note(8);
         cell.enter();

@@ -1,7 +1,7 @@
 //! The table entry whose function the host calls on this thread, before a run.
 //!
-//! The functions of the ABI's describe and finalize phases get a node, but not their table entry. A function that several
-//! entries share reads the entry here.
+//! The functions of the ABI's describe and finalize phases get a node, but not their table entry. A function that
+//! several entries share reads the entry here.
 
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -70,8 +70,8 @@ impl Geometry {
     }
 }
 
-/// Calls a finalized kernel's `needs` for inputs at their bounds: its scratch, and its geometry if it has one. `finalize_scratch`
-/// is the scratch that finalize stated, for kernels without `needs`.
+/// Calls a finalized kernel's `needs` for inputs at their bounds: its scratch, and its geometry if it has one.
+/// `finalize_scratch` is the scratch that finalize stated, for kernels without `needs`.
 pub(crate) fn needs(
     vtable: &KernelVTable,
     state: *const c_void,

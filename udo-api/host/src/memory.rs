@@ -85,8 +85,8 @@ impl Buffer {
     /// Wraps `len` bytes that the buffer does not own and does not free.
     ///
     /// # Safety
-    /// `len` initialised bytes from `ptr` on, aligned to 64, outlive the buffer. While they are read through the buffer,
-    /// nothing else changes them, and while they are changed through it, nothing else accesses them.
+    /// `len` initialised bytes from `ptr` on, aligned to 64, outlive the buffer. While they are read through the
+    /// buffer, nothing else changes them, and while they are changed through it, nothing else accesses them.
     pub unsafe fn lent(ptr: NonNull<u8>, len: usize) -> Self {
         Self { ptr, len, lease: None, is_lent: true }
     }

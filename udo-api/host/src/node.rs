@@ -56,8 +56,8 @@ pub struct PlacedNode<'a> {
     /// The core.
     pub core: Core,
     /// Operations on the first output before it is stored. In [`accept`](crate::accept): all steps that the kernel
-    /// may accept, and `outputs` describes the tensors before them. In [`finalize`](crate::finalize): the accepted steps,
-    /// and `outputs` describes the tensors after them.
+    /// may accept, and `outputs` describes the tensors before them. In [`finalize`](crate::finalize): the accepted
+    /// steps, and `outputs` describes the tensors after them.
     pub epilogue: Vec<EpilogueStep>,
 }
 

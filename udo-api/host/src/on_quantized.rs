@@ -69,9 +69,9 @@ static VTABLE: KernelVTable = KernelVTable {
 };
 
 impl FinalizedKernel {
-    /// Wraps this kernel for callers that store some of its tensors in another type. `conversions` describes the conversion of
-    /// each of its `inputs` inputs and then of each output. A call converts through scratch; the wrapped kernel
-    /// declares neither in-place pairs nor ties. Returns `None` if the scratch size overflows, or the kernel has
+    /// Wraps this kernel for callers that store some of its tensors in another type. `conversions` describes the
+    /// conversion of each of its `inputs` inputs and then of each output. A call converts through scratch; the wrapped
+    /// kernel declares neither in-place pairs nor ties. Returns `None` if the scratch size overflows, or the kernel has
     /// geometry that is not filled.
     #[must_use]
     pub fn on_quantized(self, inputs: usize, conversions: Vec<Option<Converted>>) -> Option<Self> {
@@ -176,7 +176,8 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         geometry: geometry.map_or(ptr::null_mut(), Buffer::as_ptr),
         geometry_bytes: geometry.map_or(0, Buffer::len),
     };
-    // SAFETY: the arguments are valid for the inner kernel: its tensors as floats, its scratch at the start of this one.
+    // SAFETY: the arguments are valid for the inner kernel: its tensors as floats, its scratch at the start of this
+    // one.
     let status = unsafe { (kernel.inner.execute_fn())(&raw const call) };
     if status != Status::OK.code() {
         return status;

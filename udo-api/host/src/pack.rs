@@ -320,7 +320,7 @@ fn push_encodings(key: &mut Key, encodings: Option<Encodings>) {
 #[derive(Default)]
 pub(crate) struct Packing {
     jobs: RefCell<Vec<Job>>,
-    kept: RefCell<Vec<usize>>,
+    read_inputs: RefCell<Vec<usize>>,
     ties: RefCell<Vec<Tie>>,
     work: Cell<Option<Work>>,
 }
@@ -329,7 +329,7 @@ pub(crate) struct Packing {
 pub(crate) struct Requests {
     pub(crate) jobs: Vec<Job>,
     /// The inputs that execute reads although they are packed.
-    pub(crate) kept: Vec<usize>,
+    pub(crate) read_inputs: Vec<usize>,
     pub(crate) ties: Vec<Tie>,
     pub(crate) work: Option<Work>,
 }
@@ -362,9 +362,14 @@ impl Packing {
 
     /// Returns the requests.
     pub(crate) fn into_requests(self) -> Requests {
-        let Self { jobs, kept, ties, work } = self;
+        let Self { jobs, read_inputs, ties, work } = self;
         let work = work.into_inner();
-        Requests { jobs: jobs.into_inner(), kept: kept.into_inner(), ties: ties.into_inner(), work }
+        Requests {
+            jobs: jobs.into_inner(),
+            read_inputs: read_inputs.into_inner(),
+            ties: ties.into_inner(),
+            work,
+        }
     }
 }
 
@@ -407,7 +412,7 @@ unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: 
 unsafe extern "C" fn keep(ctx: *mut c_void, input: u32) -> u32 {
     // SAFETY: `ctx` is the `Packing` that `finalize` owns during the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
-    packing.kept.borrow_mut().push(input as usize);
+    packing.read_inputs.borrow_mut().push(input as usize);
     Status::OK.code()
 }
 

@@ -64,8 +64,8 @@ pub(crate) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_
 
 impl<'a> Io<'a> {
     /// # Safety
-    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a` as the ABI says: each output's memory is
-    /// accessed only through it and through the input that it is paired with.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a` as the ABI says: each output's
+    /// memory is accessed only through it and through the input that it is paired with.
     #[inline]
     pub(crate) unsafe fn from_raw(args: &'a ExecArgs, pending: &'a Pending) -> Self {
         let inputs = usize::from(args.input_count);

@@ -1,7 +1,7 @@
 //! Packed constants: copies of constant inputs in a layout that a kernel chooses, created once, after finalize.
 //!
-//! A recipe is the list of numbers that a kernel passes from finalize to its fill function, such as block sizes. Kernels
-//! with the same fill function, recipe and inputs share the packed constant.
+//! A recipe is the list of numbers that a kernel passes from finalize to its fill function, such as block sizes.
+//! Kernels with the same fill function, recipe and inputs share the packed constant.
 
 use std::ffi::c_void;
 use std::fmt;

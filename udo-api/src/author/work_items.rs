@@ -22,8 +22,8 @@ pub struct WorkItem {
 
 /// The buffers of a call, by the node's inputs and outputs, and the data that its launches share.
 ///
-/// All work items may access all elements, so each access to an output or to scratch is one relaxed atomic: work items that write to the
-/// same element race as on a device, without undefined behaviour.
+/// All work items may access all elements, so each access to an output or to scratch is one relaxed atomic: work items
+/// that write to the same element race as on a device, without undefined behaviour.
 pub struct Buffers<'a> {
     io: &'a SharedBuffers<'a>,
 }

@@ -19,7 +19,8 @@ pub struct Quant<'a, T> {
     pub shape: &'a [usize],
     /// The encoding; scale 1 and zero point 0 if the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
-    /// The encoding for each position of an axis, on ports whose rules accept it: [`per_axis`](crate::PortRule::per_axis).
+    /// The encoding for each position of an axis, on ports whose rules accept it:
+    /// [`per_axis`](crate::PortRule::per_axis).
     pub axis_encoding: Option<&'static AxisEncoding>,
 }
 

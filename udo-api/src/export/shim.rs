@@ -24,7 +24,8 @@ impl OpDef {
 }
 
 impl OpDef {
-    /// Creates the entry of an operator whose shapes `infer` infers, for hosts that implement the operator themselves instead of a package.
+    /// Creates the entry of an operator whose shapes `infer` infers, for hosts that implement the operator themselves
+    /// instead of a package.
     // SAFETY: only a type; callers pass arguments as the ABI says.
     pub const fn answered_by(
         schema: OpSchema,

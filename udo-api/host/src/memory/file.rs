@@ -55,7 +55,8 @@ impl AsRef<[u8]> for FileBytes {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Read(bytes) => bytes,
-            // SAFETY: the `len` bytes from `start` on are mapped for the lifetime of `self`, and nothing writes to them.
+            // SAFETY: the `len` bytes from `start` on are mapped for the lifetime of `self`, and nothing writes to
+            // them.
             Bytes::Mapped { start, len } => unsafe {
                 std::slice::from_raw_parts(start.as_ptr(), *len)
             },

@@ -64,8 +64,8 @@ pub(super) fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
     Some(start)
 }
 
-/// Makes the system provide all pages of `bytes` bytes from `start` on; if it does not support that, pages come at their
-/// first use.
+/// Makes the system provide all pages of `bytes` bytes from `start` on; if it does not support that, pages come at
+/// their first use.
 ///
 /// # Safety
 /// They are the first bytes of a mapping from [`zeroed`].

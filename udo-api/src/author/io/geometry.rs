@@ -34,7 +34,8 @@ impl<'a> Geometry<'a> {
         self.ptr = unsafe { self.ptr.add(step) };
         self.left -= step;
         // SAFETY: the buffer starts 64-byte aligned and moves on in steps of 64, so the `len` elements, which
-        // `step` found to fit, are aligned; the host zeroed them, `prepare` filled them, and nobody writes to them during the call.
+        // `step` found to fit, are aligned; the host zeroed them, `prepare` filled them, and nobody writes to them
+        // during the call.
         Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
     }
 }

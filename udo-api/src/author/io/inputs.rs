@@ -106,8 +106,8 @@ impl<'a> Inputs<'a> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;
         check_width::<B>(arg)?;
-        // SAFETY: the host gives `len` elements, to which nothing writes during the call, of a type with the size of `B`,
-        // and so with its alignment, as `element` asserts; every bit pattern is a `B`.
+        // SAFETY: the host gives `len` elements, to which nothing writes during the call, of a type with the size of
+        // `B`, and so with its alignment, as `element` asserts; every bit pattern is a `B`.
         Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
     }
 
