@@ -59,7 +59,7 @@ impl Drop for FinalizedKernel {
 }
 
 impl FinalizedKernel {
-    /// Wraps a kernel of the host, without geometry, behind the functions that packages use.
+    /// Wraps a kernel of the host, without geometry, in the functions that packages use.
     pub fn from_kernel<K: Kernel>(kernel: K) -> Self {
         let workspace = kernel.workspace();
         Self {

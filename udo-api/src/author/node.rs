@@ -31,7 +31,7 @@ impl fmt::Debug for Node<'_> {
 
 impl<'a> Node<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a`.
     pub(super) unsafe fn from_raw(args: &'a NodeArgs) -> Self {
         let inputs = args.input_count as usize;
         // SAFETY: `inputs` points to `input_count` descriptions, for `'a`.

@@ -151,7 +151,7 @@ fn parameters_that_do_not_fit_are_refused_in_finalize() {
 }
 
 #[test]
-fn a_parameter_must_be_in_the_schema_even_where_it_is_optional() {
+fn optional_parameters_must_be_in_the_schema() {
     dsp_kernel!(StrayDsp = stray(out: [f32], in: [f32], params: { limit: Option<f32> }));
 
     fn stray(
@@ -223,7 +223,7 @@ fn optional_and_repeated_inputs_come_as_the_node_has_them() {
 }
 
 #[test]
-fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
+fn finalize_refuses_nodes_with_other_ports_than_the_function() {
     dsp_kernel!(PlainDsp = plain(out: [u8], in: [u8], params: {}));
 
     fn plain(out: QuantMut<'_, u8>, x: Quant<'_, u8>, _vtcm: Scratch<'_>) -> Result<(), ExecError> {

@@ -176,11 +176,12 @@ impl<'a> Outputs<'a> {
     }
 
     /// Takes the elements of output `port` from the first to the last, with the gaps between its rows, and the row
-    /// stride, for ports whose rules accept it (`pitched_alone`). The kernel must leave the gaps unchanged. A bounded output
-    /// has the size of its bound.
+    /// stride, for ports whose rules accept it (`pitched_alone`). The kernel must leave the gaps unchanged. A bounded
+    /// output has the size of its bound.
     ///
     /// # Errors
-    /// No such output, another type, one side of an in-place pair, a port whose rules do not accept it, or taken before.
+    /// No such output, another type, one side of an in-place pair, a port whose rules do not accept it, or taken
+    /// before.
     pub fn take_strided<T: Element>(
         &mut self,
         port: usize,
