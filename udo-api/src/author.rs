@@ -3,17 +3,17 @@
 //! | module | content | used by |
 //! |---|---|---|
 //! | `infer` | [`InferCx`] | [`Op::infer`](crate::Op::infer) |
-//! | `param` | [`ParamTensor`], a parameter that is a tensor | who asks a [`Node`] for one |
+//! | `param` | [`ParamTensor`], a parameter that is a tensor | callers of [`Node`] |
 //! | `finalize` | [`AcceptCx`], [`FinalizeCx`] | `accept` and `finalize` of [`Kernel`](crate::Kernel) and [`GpuKernel`](crate::GpuKernel) |
-//! | `epilogue` | [`EpilogueOp`], [`Activation`]: what a kernel may do to its output before it stores it | who asks [`AcceptCx::epilogue`] |
-//! | `pack` | [`Packed`], [`Sources`], [`PackedConstants`]: constants in a layout of the kernel's own | [`FinalizeCx::pack`], its function, execute |
-//! | `workspace` | what a kernel says of its scratch and geometry | the host |
+//! | `epilogue` | [`EpilogueOp`], [`Activation`]: what a kernel may do to its output before it stores it | callers of [`AcceptCx::epilogue`] |
+//! | `pack` | [`Packed`], [`Sources`], [`PackedConstants`]: constants in a layout that the kernel chooses | [`FinalizeCx::pack`], its function, execute |
+//! | `workspace` | [`Workspace`](crate::Workspace): the sizes of scratch and geometry | the host |
 //! | `io`, `rows` | [`Io`]: inputs, outputs, scratch, geometry | [`Kernel::execute`](crate::Kernel::execute) |
 //! | `parallel` | [`Parallel`], the host's threads | execute, in [`Io`], and packers, in [`Sources`] |
 //! | `work_items` | [`WorkItem`], [`Buffers`] | work items of a [`GpuKernel`](crate::GpuKernel) |
 //!
-//! All of it reads the structures of [`abi`](crate::abi), so that authors write no unsafe code, and knows none of
-//! the traits, which are built on it.
+//! These types wrap the structures of [`abi`](crate::abi), so that authors write no unsafe code. They do not depend on
+//! the authors' traits, which are built on them.
 
 mod epilogue;
 mod finalize;

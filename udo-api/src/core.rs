@@ -5,7 +5,7 @@ use std::fmt;
 /// A kind of processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CoreKind {
-    /// The host's processor, which is the reference for the others.
+    /// The host's processor.
     Cpu,
     /// An OpenCL device.
     Gpu,
@@ -16,7 +16,7 @@ pub enum CoreKind {
 }
 
 /// The properties of a kind of processor.
-struct KindRow {
+struct KindProperties {
     /// The number in the ABI.
     code: u16,
     /// The name on command lines and in manifests.
@@ -31,29 +31,29 @@ impl CoreKind {
     /// All kinds.
     pub const ALL: &[Self] = &[Self::Cpu, Self::Gpu, Self::Dsp, Self::Hta];
 
-    const fn row(self) -> KindRow {
+    const fn properties(self) -> KindProperties {
         let (code, name, default_arch, has_fast_memory) = match self {
             Self::Cpu => (1, "cpu", 0, false),
             Self::Gpu => (2, "gpu", 0, false),
             Self::Dsp => (3, "dsp", 68, true),
             Self::Hta => (4, "hta", 0, false),
         };
-        KindRow { code, name, default_arch, has_fast_memory }
+        KindProperties { code, name, default_arch, has_fast_memory }
     }
 
     /// Returns the lower-case name, without an architecture.
     pub const fn name(self) -> &'static str {
-        self.row().name
+        self.properties().name
     }
 
     /// Whether processors of this kind differ by architecture.
     pub const fn has_archs(self) -> bool {
-        self.row().default_arch != 0
+        self.properties().default_arch != 0
     }
 
     /// Whether processors of this kind have a small fast memory, which kernels use as scratch.
     pub const fn has_fast_memory(self) -> bool {
-        self.row().has_fast_memory
+        self.properties().has_fast_memory
     }
 }
 
@@ -121,7 +121,7 @@ impl Core {
 
     /// Returns the core that the bare name of a kind stands for.
     const fn bare(kind: CoreKind) -> Self {
-        let KindRow { code, default_arch, .. } = kind.row();
+        let KindProperties { code, default_arch, .. } = kind.properties();
         Self { kind: code, arch: default_arch }
     }
 
@@ -130,14 +130,14 @@ impl Core {
         Self { arch, ..Self::DSP_V68 }
     }
 
-    /// Returns the kind; `None` if a foreign table has a kind that this version does not know.
+    /// Returns the kind; `None` if a package's table has a kind that this version does not know.
     pub const fn kind(self) -> Option<CoreKind> {
-        let mut rest = CoreKind::ALL;
-        while let [kind, after @ ..] = rest {
-            if kind.row().code == self.kind {
+        let mut remaining = CoreKind::ALL;
+        while let [kind, tail @ ..] = remaining {
+            if kind.properties().code == self.kind {
                 return Some(*kind);
             }
-            rest = after;
+            remaining = tail;
         }
         None
     }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_core() {
+    fn names_are_parsed_to_their_core() {
         for &kind in CoreKind::ALL {
             let core = Core::bare(kind);
             assert_eq!(core.kind(), Some(kind));

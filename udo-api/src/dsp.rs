@@ -194,8 +194,8 @@ mod tests {
     fn values_round_half_to_even_and_saturate() {
         let encoding = Encoding { scale: 0.5, zero_point: 10 };
         let cases = [(0.0, 10), (0.25, 10), (0.75, 12), (-100.0, 0), (1000.0, 255), (f32::NAN, 0)];
-        for (value, wanted) in cases {
-            assert_eq!(encoding.quantize::<u8>(value), wanted, "{value}");
+        for (value, expected) in cases {
+            assert_eq!(encoding.quantize::<u8>(value), expected, "{value}");
         }
         assert_eq!(encoding.dequantize(14u8).to_bits(), 2.0f32.to_bits());
     }

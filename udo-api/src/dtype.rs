@@ -91,14 +91,14 @@ impl DType {
     /// Returns the element type with this number in ONNX files and in attributes such as `to`; `None` if tensors do not
     /// support it.
     pub fn from_onnx(number: i64) -> Option<Self> {
-        let at = usize::try_from(number).ok()?.checked_sub(1)?;
-        Self::ONNX.get(at).copied().flatten().filter(|dtype| dtype.size_bytes() > 0)
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        Self::ONNX.get(index).copied().flatten().filter(|dtype| dtype.size_bytes() > 0)
     }
 
     /// Returns the number of the type in ONNX files.
     pub fn onnx(self) -> i32 {
-        let before = Self::ONNX.iter().take_while(|dtype| **dtype != Some(self)).count();
-        i32::try_from(before + 1).unwrap_or(0)
+        let index = Self::ONNX.iter().take_while(|dtype| **dtype != Some(self)).count();
+        i32::try_from(index + 1).unwrap_or(0)
     }
 
     /// Returns the bytes of one element; 0 for strings, which tensors do not hold.
@@ -139,7 +139,7 @@ impl DType {
 
     /// Returns the type with this name, the inverse of [`DType::name`].
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|t| t.name() == name)
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
     /// Returns the set that contains only this type.
@@ -185,7 +185,7 @@ impl TypeSet {
         self.0 == 0
     }
 
-    /// Returns the bit mask; a foreign table may have bits without a type.
+    /// Returns the bit mask; a package's table may have bits without a type.
     pub const fn bits(self) -> u32 {
         self.0
     }
@@ -197,7 +197,7 @@ impl TypeSet {
 
     /// Iterates over the types in the set, in the order of their codes.
     pub fn iter(self) -> impl Iterator<Item = DType> {
-        DType::ALL.into_iter().filter(move |&t| self.has(t))
+        DType::ALL.into_iter().filter(move |&dtype| self.has(dtype))
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_names_lead_back_to_their_type() {
+    fn codes_and_names_are_parsed_to_their_type() {
         for dtype in DType::ALL {
             assert_eq!(DType::from_code(dtype.code()), Some(dtype));
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));

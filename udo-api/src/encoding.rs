@@ -37,16 +37,15 @@ abi_struct! {
 static SHARED: Mutex<BTreeMap<u64, Vec<&'static AxisEncoding>>> = Mutex::new(BTreeMap::new());
 
 /// The number of attempts to take the lock, which is held for a few look-ups at a time.
-const LOOKS: u32 = 100_000;
+const LOCK_ATTEMPTS: u32 = 100_000;
 
 /// Locks the table of encodings. Returns `None` if the lock stays taken, as in a process that was forked while another
 /// thread held it; encodings created then are not shared, and compare by their numbers.
-/// not kept once, and compares by its numbers.
 fn lock_shared() -> Option<MutexGuard<'static, BTreeMap<u64, Vec<&'static AxisEncoding>>>> {
-    for _ in 0..LOOKS {
+    for _ in 0..LOCK_ATTEMPTS {
         match SHARED.try_lock() {
-            Ok(kept) => return Some(kept),
-            Err(TryLockError::Poisoned(kept)) => return Some(kept.into_inner()),
+            Ok(table) => return Some(table),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => thread::yield_now(),
         }
     }
@@ -55,7 +54,8 @@ fn lock_shared() -> Option<MutexGuard<'static, BTreeMap<u64, Vec<&'static AxisEn
 
 impl PartialEq for AxisEncoding {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || self.is(other.axis, other.scales(), other.zero_points())
+        std::ptr::eq(self, other)
+            || self.has_numbers(other.axis, other.scales(), other.zero_points())
     }
 }
 
@@ -86,14 +86,18 @@ impl AxisEncoding {
             scale.to_bits().hash(&mut hasher);
         }
         zero_points.hash(&mut hasher);
-        let Some(mut kept) = lock_shared() else { return Ok(Self::new(axis, scales, zero_points)) };
-        let alike = kept.entry(hasher.finish()).or_default();
-        if let Some(found) = alike.iter().find(|known| known.is(axis, scales, zero_points)) {
-            return Ok(found);
+        let Some(mut table) = lock_shared() else {
+            return Ok(Self::new(axis, scales, zero_points));
+        };
+        let same_hash = table.entry(hasher.finish()).or_default();
+        if let Some(known) =
+            same_hash.iter().find(|known| known.has_numbers(axis, scales, zero_points))
+        {
+            return Ok(known);
         }
-        let made = Self::new(axis, scales, zero_points);
-        alike.push(made);
-        Ok(made)
+        let encoding = Self::new(axis, scales, zero_points);
+        same_hash.push(encoding);
+        Ok(encoding)
     }
 
     fn new(axis: u32, scales: &[f32], zero_points: &[i32]) -> &'static Self {
@@ -106,26 +110,26 @@ impl AxisEncoding {
         }))
     }
 
-    fn is(&self, axis: u32, scales: &[f32], zero_points: &[i32]) -> bool {
+    fn has_numbers(&self, axis: u32, scales: &[f32], zero_points: &[i32]) -> bool {
         self.axis == axis && self.scales() == scales && self.zero_points() == zero_points
     }
 
-    /// The axis.
+    /// Returns the axis.
     pub const fn axis(&self) -> usize {
         self.axis as usize
     }
 
-    /// The scale for each position of the axis.
+    /// Returns the scale for each position of the axis.
     pub const fn scales(&self) -> &'static [f32] {
         self.scales.get()
     }
 
-    /// The zero point for each position of the axis.
+    /// Returns the zero point for each position of the axis.
     pub const fn zero_points(&self) -> &'static [i32] {
         self.zero_points.get()
     }
 
-    /// The number of positions of the axis.
+    /// Returns the number of positions of the axis.
     pub const fn count(&self) -> usize {
         self.scales().len()
     }
@@ -140,18 +144,18 @@ impl AxisEncoding {
     /// Checks that the encoding fits a tensor of this type and shape.
     pub(crate) fn check(&self, dtype: Option<DType>, shape: &Shape) -> Result<(), Error> {
         let name = dtype.map_or("absent", DType::name);
-        let wrong = |what: String| Err(Error::new(format!("an encoding per axis {what}")));
+        let refusal = |fault: String| Err(Error::new(format!("an encoding per axis {fault}")));
         if (self.reserved, self.reserved_words) != (0, [0; 3]) {
-            return wrong("sets reserved fields".to_owned());
+            return refusal("sets reserved fields".to_owned());
         }
         let (axis, count) = (self.axis(), self.count());
         match shape.dim(axis) {
-            None => return wrong(format!("is along axis {axis} of {name}{shape}")),
+            None => return refusal(format!("is along axis {axis} of {name}{shape}")),
             Some(Dim::UpTo(_)) => {
-                return wrong(format!("is along axis {axis} of {name}{shape}, which is bounded"));
+                return refusal(format!("is along axis {axis} of {name}{shape}, which is bounded"));
             }
             Some(Dim::Fixed(extent) | Dim::Open(extent)) if extent != count => {
-                return wrong(format!(
+                return refusal(format!(
                     "has {count} scales for axis {axis} of {name}{shape}, expected {extent}"
                 ));
             }
@@ -159,15 +163,15 @@ impl AxisEncoding {
         }
         check_numbers(self.scales(), self.zero_points())?;
         let Some((low, high)) = dtype.and_then(range) else {
-            return wrong(format!("is on {name}{shape}, expected u8, i8, u16, i16 or i32"));
+            return refusal(format!("is on {name}{shape}, expected u8, i8, u16, i16 or i32"));
         };
         let mut zero_points = self.zero_points().iter();
         match zero_points.position(|zero| !(low..=high).contains(zero)) {
             None => Ok(()),
-            Some(at) => {
-                let zero = self.zero_points().get(at).copied().unwrap_or_default();
-                wrong(format!(
-                    "of {name}{shape} has zero point {zero} at {at}, which {name} cannot hold"
+            Some(position) => {
+                let zero = self.zero_points().get(position).copied().unwrap_or_default();
+                refusal(format!(
+                    "of {name}{shape} has zero point {zero} at {position}, which {name} cannot hold"
                 ))
             }
         }
@@ -192,12 +196,12 @@ fn check_numbers(scales: &[f32], zero_points: &[i32]) -> Result<(), Error> {
 
 /// Returns the lowest and highest element of a quantized type.
 fn range(dtype: DType) -> Option<(i32, i32)> {
-    let of = |low: i16, high: u16| Some((i32::from(low), i32::from(high)));
+    let bounds = |low: i16, high: u16| Some((i32::from(low), i32::from(high)));
     match dtype {
-        DType::U8 => of(0, 0xff),
-        DType::I8 => of(-0x80, 0x7f),
-        DType::U16 => of(0, 0xffff),
-        DType::I16 => of(i16::MIN, 0x7fff),
+        DType::U8 => bounds(0, 0xff),
+        DType::I8 => bounds(-0x80, 0x7f),
+        DType::U16 => bounds(0, 0xffff),
+        DType::I16 => bounds(i16::MIN, 0x7fff),
         DType::I32 => Some((i32::MIN, i32::MAX)),
         DType::F32
         | DType::F64
@@ -225,19 +229,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_encodings_are_kept_once() {
-        let made = AxisEncoding::intern(1, &[0.5, 0.25], &[3, -4]).unwrap();
-        assert!(std::ptr::eq(made, AxisEncoding::intern(1, &[0.5, 0.25], &[3, -4]).unwrap()));
+    fn equal_encodings_are_stored_once() {
+        let interned = AxisEncoding::intern(1, &[0.5, 0.25], &[3, -4]).unwrap();
+        assert!(std::ptr::eq(interned, AxisEncoding::intern(1, &[0.5, 0.25], &[3, -4]).unwrap()));
         assert_eq!(
-            (made.axis(), made.scales(), made.zero_points()),
+            (interned.axis(), interned.scales(), interned.zero_points()),
             (1, &[0.5, 0.25][..], &[3, -4][..])
         );
-        assert_eq!(made.at(1), Some(Encoding { scale: 0.25, zero_point: -4 }));
-        assert_eq!(made.at(2), None);
+        assert_eq!(interned.at(1), Some(Encoding { scale: 0.25, zero_point: -4 }));
+        assert_eq!(interned.at(2), None);
         for other in [(0, [0.5, 0.25], [3, -4]), (1, [0.5, 0.5], [3, -4]), (1, [0.5, 0.25], [3, 4])]
         {
             assert_ne!(
-                made,
+                interned,
                 AxisEncoding::intern(other.0, &other.1, &other.2).unwrap(),
                 "{other:?}"
             );
@@ -245,16 +249,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_no_encoding_are_refused() {
+    fn invalid_scales_and_zero_points_are_refused() {
         let cases: [(&[f32], &[i32], &str); 4] = [
             (&[1.0, 2.0], &[0], "has 2 scales and 1 zero points, expected equal numbers"),
             (&[1.0, 0.0], &[0, 0], "has scale 0 at 1, expected a finite one above 0"),
             (&[f32::NAN], &[0], "has scale NaN at 0, expected a finite one above 0"),
             (&[f32::INFINITY], &[0], "has scale inf at 0, expected a finite one above 0"),
         ];
-        for (scales, zero_points, wanted) in cases {
+        for (scales, zero_points, expected) in cases {
             let error = AxisEncoding::intern(0, scales, zero_points).unwrap_err();
-            assert_eq!(error.to_string(), format!("an encoding per axis {wanted}"));
+            assert_eq!(error.to_string(), format!("an encoding per axis {expected}"));
         }
     }
 }

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_outranks_heap_use_and_heap_use_the_rest() {
+    fn panics_outrank_heap_use_which_outranks_other_errors() {
         let order = [Status::OK, Status::BAD_VALUE, Status::HEAP_USE, Status::PANICKED];
         for (i, &low) in order.iter().enumerate() {
             for &high in &order[i..] {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_their_numbers_mean() {
+    fn messages_explain_the_numbers_of_an_error() {
         let cases = [
             (
                 ExecError::with(Status::SCRATCH_EXCEEDED, [256, 64]),

@@ -101,9 +101,9 @@ extern "C" fn own_cell() -> *mut GuardCell {
 
 // SAFETY: the host passes memory for a report.
 unsafe extern "C" fn own_report(report: *mut GuardReport) {
-    let taken = with_this_thread(GuardCell::take_report);
+    let taken_report = with_this_thread(GuardCell::take_report);
     // SAFETY: the host passes memory for a report of this version or a later one, which has the same prefix.
-    unsafe { report.write(taken) };
+    unsafe { report.write(taken_report) };
 }
 
 impl LibraryGuard {
@@ -196,6 +196,7 @@ impl GuardCell {
         self.uses.get() != 0
     }
 
+    /// Counts a call of the allocator inside the heap-free region.
     fn note(&self, bytes: usize) {
         if self.armed.get() == 0 {
             return;
@@ -287,23 +288,24 @@ impl GuardCell {
     pub(crate) fn write_message(&self, text: fmt::Arguments<'_>) {
         self.message_bytes.set(0);
         let written = MessageWriter(self).write_fmt(text);
-        debug_assert!(written.is_ok(), "the writer cuts, it does not fail");
+        debug_assert!(written.is_ok(), "the writer truncates, it does not fail");
     }
 }
 
+/// Appends text to the message of a cell, truncated to its capacity.
 struct MessageWriter<'a>(&'a GuardCell);
 
 impl Write for MessageWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let from = self.0.message_bytes.get();
+        let start = self.0.message_bytes.get();
         // SAFETY: the cell belongs to its thread, and this is the only reference into the buffer.
         let buffer = unsafe { &mut *self.0.message.get() };
-        let room = buffer.get_mut(from..).unwrap_or_default();
-        let cut = text.floor_char_boundary(room.len().min(text.len()));
-        for (to, byte) in room.iter_mut().zip(&text.as_bytes()[..cut]) {
+        let free = buffer.get_mut(start..).unwrap_or_default();
+        let len = text.floor_char_boundary(free.len().min(text.len()));
+        for (to, byte) in free.iter_mut().zip(&text.as_bytes()[..len]) {
             *to = *byte;
         }
-        self.0.message_bytes.set(from + cut);
+        self.0.message_bytes.set(start + len);
         Ok(())
     }
 }
@@ -367,14 +369,16 @@ fn describe_panic(cell: &GuardCell, info: &PanicHookInfo<'_>) {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a payload that is not a string");
     match info.location() {
-        Some(at) => cell.write_message(format_args!("{text} ({}:{})", at.file(), at.line())),
+        Some(location) => {
+            cell.write_message(format_args!("{text} ({}:{})", location.file(), location.line()));
+        }
         None => cell.write_message(format_args!("{text}")),
     }
 }
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how often this library's allocator was asked to allocate, free or resize, on any thread.
+/// Returns the number of calls of this library's allocator (allocate, free, resize) on all threads.
 ///
 /// Always 0 if [`GuardAlloc`] is not the global allocator.
 pub fn heap_calls() -> u64 {
@@ -442,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_count_only_inside_a_region() {
+    fn heap_calls_count_only_inside_a_region() {
         let cell = GuardCell::new();
         cell.note(8);
         cell.enter();

@@ -277,14 +277,14 @@ pub const fn output(port: u16, types: TypeSet) -> PortRule {
     PortRule::new(1, port, types, PortRule::NOT_SAME)
 }
 
-/// Requires the type of input `other` for input `port`.
-pub const fn input_like(port: u16, other: u16) -> PortRule {
-    PortRule::new(0, port, TypeSet::EMPTY, other as u32)
+/// Requires the type of input `input_port` for input `port`.
+pub const fn input_like(port: u16, input_port: u16) -> PortRule {
+    PortRule::new(0, port, TypeSet::EMPTY, input_port as u32)
 }
 
-/// Requires the type of input `other` for output `port`.
-pub const fn output_like(port: u16, other: u16) -> PortRule {
-    PortRule::new(1, port, TypeSet::EMPTY, other as u32)
+/// Requires the type of input `input_port` for output `port`.
+pub const fn output_like(port: u16, input_port: u16) -> PortRule {
+    PortRule::new(1, port, TypeSet::EMPTY, input_port as u32)
 }
 
 /// Accepts all types of the schema for input `port`.

@@ -66,6 +66,7 @@ macro_rules! abi_struct {
 
 /// Hashes names, types, offsets and sizes (FNV-1a, 64 bits).
 pub(crate) const fn fingerprint(layouts: &[Layout]) -> u64 {
+    // The offset basis of 64-bit FNV-1a.
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut i = 0;
     while i < layouts.len() {
@@ -73,20 +74,21 @@ pub(crate) const fn fingerprint(layouts: &[Layout]) -> u64 {
         hash = fnv_str(hash, layout.name);
         hash = fnv_number(hash, layout.size);
         hash = fnv_number(hash, layout.align);
-        let mut f = 0;
-        while f < layout.fields.len() {
-            let field = layout.fields[f];
+        let mut field_index = 0;
+        while field_index < layout.fields.len() {
+            let field = layout.fields[field_index];
             hash = fnv_str(hash, field.name);
             hash = fnv_type(hash, field.ty);
             hash = fnv_number(hash, field.offset);
             hash = fnv_number(hash, field.size);
-            f += 1;
+            field_index += 1;
         }
         i += 1;
     }
     hash
 }
 
+/// The prime of 64-bit FNV-1a.
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
 const fn fnv_str(mut hash: u64, text: &str) -> u64 {
@@ -99,7 +101,7 @@ const fn fnv_str(mut hash: u64, text: &str) -> u64 {
     (hash ^ 0xff).wrapping_mul(PRIME)
 }
 
-/// Skips white space, which the compiler's printing of a type may change.
+/// Hashes the text without white space, which the compiler's printing of a type may change.
 const fn fnv_type(mut hash: u64, text: &str) -> u64 {
     let bytes = text.as_bytes();
     let mut i = 0;

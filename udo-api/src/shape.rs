@@ -125,11 +125,11 @@ impl Shape {
     }
 
     fn push(&mut self, dim: Dim) {
-        let at = self.rank();
-        if let Some(slot) = self.dims.get_mut(at) {
+        let axis = self.rank();
+        if let Some(slot) = self.dims.get_mut(axis) {
             *slot = dim.bound();
-            self.bounded |= u8::from(matches!(dim, Dim::UpTo(_))) << at;
-            self.open |= u8::from(matches!(dim, Dim::Open(_))) << at;
+            self.bounded |= u8::from(matches!(dim, Dim::UpTo(_))) << axis;
+            self.open |= u8::from(matches!(dim, Dim::Open(_))) << axis;
             self.rank += 1;
         }
     }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_two_dimensions_is_as_certain_as_the_less_certain() {
+    fn a_dimension_from_two_has_the_less_certain_kind() {
         let dims = [Dim::Fixed(1), Dim::Open(2), Dim::UpTo(3)];
         for (i, a) in dims.into_iter().enumerate() {
             for (j, b) in dims.into_iter().enumerate() {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_show() {
+    fn bounded_dimensions_print_their_bound() {
         let shape = Shape::from_dims(&[Dim::Fixed(2), Dim::UpTo(6)]).unwrap();
         assert_eq!(shape.to_string(), "[2,<=6]");
         assert_eq!(shape.dim(1), Some(Dim::UpTo(6)));

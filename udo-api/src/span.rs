@@ -25,7 +25,7 @@ impl RawStr {
         Self { ptr: text.as_ptr(), len: text.len() }
     }
 
-    /// Returns the string; empty if a foreign table has a null pointer or invalid UTF-8.
+    /// Returns the string; empty if a package's table has a null pointer or invalid UTF-8.
     pub const fn get(&self) -> &'static str {
         if self.ptr.is_null() {
             return "";
@@ -78,7 +78,7 @@ impl<T: 'static> Slice<T> {
         Self { ptr: items.as_ptr(), len: items.len() }
     }
 
-    /// Returns the slice; empty if a foreign table has a null pointer.
+    /// Returns the slice; empty if a package's table has a null pointer.
     pub const fn get(&self) -> &'static [T] {
         if self.ptr.is_null() {
             return &[];
@@ -118,8 +118,8 @@ impl<T: 'static> StaticPtr<T> {
     pub const NULL: Self = Self(std::ptr::null());
 
     /// Wraps a structure of this version.
-    pub const fn new(to: &'static T) -> Self {
-        Self(to)
+    pub const fn new(target: &'static T) -> Self {
+        Self(target)
     }
 
     /// Returns the structure; `None` for null.
@@ -171,7 +171,7 @@ impl<T: 'static> Table<T> {
         Self { ptr: items.as_ptr(), len: items.len() as u32, item_bytes: size_of::<T>() as u32 }
     }
 
-    /// Returns the pointer to the first item; null in an empty foreign table.
+    /// Returns the pointer to the first item; null in an empty table of a C package.
     pub const fn ptr(&self) -> *const T {
         self.ptr
     }

@@ -83,13 +83,13 @@ impl TensorDesc {
         let names_all = (0..self.rank()).all(|axis| order.contains(&axis));
         let shape =
             Shape::from_dims(&dims).ok().filter(|_| names_all && dims.len() == self.rank())?;
-        let mut turned = self.with_shape(shape);
+        let mut permuted = self.with_shape(shape);
         if let Some(encoding) = self.axis_encoding {
             let axis = order.iter().position(|&axis| axis == encoding.axis())?;
             let (scales, zero_points) = (encoding.scales(), encoding.zero_points());
-            turned.axis_encoding = Some(AxisEncoding::intern(axis, scales, zero_points).ok()?);
+            permuted.axis_encoding = Some(AxisEncoding::intern(axis, scales, zero_points).ok()?);
         }
-        Some(turned)
+        Some(permuted)
     }
 
     /// Returns the element type; `None` for an absent tensor.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_fits_its_tensor() {
+    fn an_encoding_per_axis_must_fit_the_tensor() {
         use Dim::{Fixed, UpTo};
         let dims = shape(&[UpTo(2), Fixed(3)]);
         let cases = [
@@ -244,12 +244,12 @@ mod tests {
             (DType::I8, 2, [0; 3], Some("is along axis 2 of i8[<=2,3]")),
             (DType::I8, 0, [0; 3], Some("is along axis 0 of i8[<=2,3], which is bounded")),
         ];
-        for (dtype, axis, zero_points, wanted) in cases {
+        for (dtype, axis, zero_points, expected) in cases {
             let encoding = AxisEncoding::intern(axis, &[1.0; 3], &zero_points).unwrap();
             let desc = TensorDesc::new(dtype, dims).with_axis_encoding(encoding);
-            let found = desc.check_encoding().err().map(|error| error.to_string());
-            assert_eq!(found, wanted.map(|what| format!("an encoding per axis {what}")));
-            assert_eq!(desc.is_sound(), wanted.is_none());
+            let message = desc.check_encoding().err().map(|error| error.to_string());
+            assert_eq!(message, expected.map(|fault| format!("an encoding per axis {fault}")));
+            assert_eq!(desc.is_sound(), expected.is_none());
         }
         let desc = TensorDesc::new(DType::I8, shape(&[Fixed(2), Fixed(2)]));
         let desc = desc.with_axis_encoding(AxisEncoding::intern(1, &[1.0; 3], &[0; 3]).unwrap());
@@ -258,35 +258,38 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_has_one_encoding_or_one_per_axis() {
+    fn setting_an_encoding_replaces_the_other_kind() {
         let plain = TensorDesc::new(DType::U8, Shape::new(&[2, 3, 4]).unwrap());
-        let whole = Encoding { scale: 0.5, zero_point: 7 };
+        let encoding = Encoding { scale: 0.5, zero_point: 7 };
         let axis = AxisEncoding::intern(1, &[1.0, 2.0, 4.0], &[1, 2, 3]).unwrap();
         assert_eq!(plain.encodings(), None);
-        let per_tensor = plain.with_axis_encoding(axis).with_encoding(whole);
-        assert_eq!((per_tensor.encoding(), per_tensor.axis_encoding()), (Some(whole), None));
-        let per_axis = plain.with_encoding(whole).with_axis_encoding(axis);
+        let per_tensor = plain.with_axis_encoding(axis).with_encoding(encoding);
+        assert_eq!((per_tensor.encoding(), per_tensor.axis_encoding()), (Some(encoding), None));
+        let per_axis = plain.with_encoding(encoding).with_axis_encoding(axis);
         assert_eq!((per_axis.encoding(), per_axis.axis_encoding()), (None, Some(axis)));
         assert_ne!(per_axis, plain, "another encoding is another description");
         assert_eq!(plain.with_encodings(Encodings::PerAxis(axis)), per_axis);
-        assert_eq!(plain.with_encodings(Encodings::PerTensor(whole)), per_tensor);
+        assert_eq!(plain.with_encodings(Encodings::PerTensor(encoding)), per_tensor);
         // Only the producer of the other tensor knows its axis.
         assert_eq!(per_axis.with_shape(Shape::new(&[4, 3, 2]).unwrap()).encodings(), None);
         assert_eq!(per_axis.with_dtype(DType::I8).encodings(), None);
-        let turned = per_axis.transposed(&[2, 0, 1]).unwrap();
-        assert_eq!((turned.shape(), turned.axis_encoding().unwrap().axis()), (&[4, 2, 3][..], 2));
-        assert_eq!(turned.transposed(&[1, 2, 0]), Some(per_axis));
+        let permuted = per_axis.transposed(&[2, 0, 1]).unwrap();
+        assert_eq!(
+            (permuted.shape(), permuted.axis_encoding().unwrap().axis()),
+            (&[4, 2, 3][..], 2)
+        );
+        assert_eq!(permuted.transposed(&[1, 2, 0]), Some(per_axis));
         for order in [&[0, 1][..], &[0, 1, 3], &[0, 1, 1]] {
             assert_eq!(per_axis.transposed(order), None, "{order:?}");
         }
     }
 
     #[test]
-    fn extents_of_one_run_leave_the_encoding() {
+    fn setting_extents_keeps_the_encoding() {
         let bounded = shape(&[Dim::UpTo(5), Dim::Fixed(2)]);
         let axis = AxisEncoding::intern(1, &[1.0, 2.0], &[0, 0]).unwrap();
         let desc = TensorDesc::new(DType::I8, bounded).with_axis_encoding(axis);
-        let now = desc.with_extents(Shape::new(&[3, 2]).unwrap());
-        assert_eq!((now.shape(), now.axis_encoding()), (&[3, 2][..], Some(axis)));
+        let resized = desc.with_extents(Shape::new(&[3, 2]).unwrap());
+        assert_eq!((resized.shape(), resized.axis_encoding()), (&[3, 2][..], Some(axis)));
     }
 }

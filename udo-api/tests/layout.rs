@@ -89,24 +89,24 @@ fn bless_header() {
 /// Run with `UDO_BLESS=1` to write the current layouts into the document, and the fingerprint
 /// into the C header.
 #[test]
-fn the_document_prints_the_layouts_as_they_are() {
+fn the_document_shows_the_current_layouts() {
     let doc = std::fs::read_to_string(DOC).unwrap();
-    let (head, rest) = doc.split_once(BEGIN).expect("the document has the opening mark");
-    let (found, tail) = rest.split_once(END).expect("the document has the closing mark");
-    let wanted = format!("```text\n{}```\n", layouts());
+    let (head, tail) = doc.split_once(BEGIN).expect("the document has the opening mark");
+    let (printed, tail) = tail.split_once(END).expect("the document has the closing mark");
+    let expected = format!("```text\n{}```\n", layouts());
     if is_blessing() {
-        std::fs::write(DOC, format!("{head}{BEGIN}{wanted}{END}{tail}")).unwrap();
+        std::fs::write(DOC, format!("{head}{BEGIN}{expected}{END}{tail}")).unwrap();
         bless_header();
         return;
     }
     assert_eq!(
-        found, wanted,
+        printed, expected,
         "a layout changed: raise the ABI version if packages exist, then bless the document"
     );
 }
 
 #[test]
-fn no_structure_has_padding_that_nobody_named() {
+fn structures_have_no_implicit_padding() {
     for layout in LAYOUTS {
         let mut end = 0;
         for field in layout.fields {
@@ -118,7 +118,7 @@ fn no_structure_has_padding_that_nobody_named() {
 }
 
 #[test]
-fn what_may_grow_begins_with_its_size() {
+fn structures_that_may_grow_begin_with_their_size() {
     for layout in LAYOUTS {
         let first = layout.fields.first().map(|field| (field.name, field.ty));
         let is_sized = first == Some(("size", "u32"));
@@ -139,8 +139,8 @@ const HEADING: &str = "ABI version ";
 fn versions(history: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = history
         .match_indices(HEADING)
-        .map(|(at, _)| at)
-        .filter(|&at| at == 0 || history[..at].ends_with('\n'))
+        .map(|(start, _)| start)
+        .filter(|&start| start == 0 || history[..start].ends_with('\n'))
         .collect();
     starts.push(history.len());
     starts.windows(2).map(|pair| &history[pair[0]..pair[1]]).collect()
@@ -162,25 +162,26 @@ fn parse(text: &str) -> Version<'_> {
 }
 
 /// Returns the fields of `older` that are not at the start of `newer`, which has the same major version.
-fn lost(older: &Version<'_>, newer: &Version<'_>) -> Vec<String> {
+fn incompatible_fields(older: &Version<'_>, newer: &Version<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, bytes, fields) in &older.structures {
-        let Some((_, now, today)) = newer.structures.iter().find(|(n, ..)| n == name) else {
+        let Some((_, new_bytes, new_fields)) = newer.structures.iter().find(|(n, ..)| n == name)
+        else {
             faults.push(format!("{name} is gone"));
             continue;
         };
-        for (field, found) in fields.iter().zip(today) {
+        for (field, new_field) in fields.iter().zip(new_fields) {
             // Reserved fields may be given a meaning.
-            if field != found && !field.contains(" reserved") {
-                faults.push(format!("{name}: {:?} is now {:?}", field.trim(), found.trim()));
+            if field != new_field && !field.contains(" reserved") {
+                faults.push(format!("{name}: {:?} is now {:?}", field.trim(), new_field.trim()));
             }
         }
-        if today.len() < fields.len() || now < bytes {
+        if new_fields.len() < fields.len() || new_bytes < bytes {
             faults.push(format!("{name} is shorter"));
         }
-        if now != bytes && FROZEN.contains(name) {
+        if new_bytes != bytes && FROZEN.contains(name) {
             faults.push(format!(
-                "{name} has {now} bytes, expected {bytes}: it lies in arrays or inside others"
+                "{name} has {new_bytes} bytes, expected {bytes}: it lies in arrays or inside others"
             ));
         }
     }
@@ -189,14 +190,14 @@ fn lost(older: &Version<'_>, newer: &Version<'_>) -> Vec<String> {
 
 /// `UDO_BLESS=1` writes the current layouts into the history, in the place of those of the same version.
 #[test]
-fn every_older_layout_is_a_prefix_of_todays() {
+fn older_layouts_are_prefixes_of_current_ones() {
     let mut history = std::fs::read_to_string(HISTORY).unwrap();
     let current = layouts();
     if is_blessing() {
         let heading = format!("{HEADING}{ABI_VERSION},");
-        let kept: String =
+        let other_versions: String =
             versions(&history).into_iter().filter(|v| !v.starts_with(&heading)).collect();
-        history = format!("{}\n{current}", kept.trim_end_matches('\n').to_owned() + "\n");
+        history = format!("{}\n{current}", other_versions.trim_end_matches('\n').to_owned() + "\n");
         std::fs::write(HISTORY, &history).unwrap();
     }
     let versions = versions(&history);
@@ -205,11 +206,11 @@ fn every_older_layout_is_a_prefix_of_todays() {
         current,
         "a layout changed: raise the ABI version if packages of it exist, then bless the history"
     );
-    let all: Vec<_> = versions.iter().map(|text| parse(text)).collect();
-    let newest = all.last().unwrap();
+    let parsed: Vec<_> = versions.iter().map(|text| parse(text)).collect();
+    let newest = parsed.last().unwrap();
     let major = |version: &Version<'_>| version.name.split('.').next().unwrap().to_owned();
-    for older in all.iter().filter(|version| major(version) == major(newest)) {
-        let faults = lost(older, newest);
+    for older in parsed.iter().filter(|version| major(version) == major(newest)) {
+        let faults = incompatible_fields(older, newest);
         assert!(faults.is_empty(), "ABI version {}:\n{}", older.name, faults.join("\n"));
     }
     for name in FROZEN.iter().chain(SIZED_ELSEWHERE) {
@@ -232,12 +233,16 @@ fn only_growth_at_the_end_and_meaning_for_reserved_fields_are_allowed() {
         ),
         ("\nB: 16 bytes, aligned to 8", "\nC: 16 bytes, aligned to 8", &["B is gone"]),
     ];
-    for (from, to, wanted) in cases {
+    for (from, to, expected) in cases {
         let newer = older.replace(from, to);
-        assert_eq!(lost(&parse(older), &parse(&newer)), wanted, "{from:?} -> {to:?}");
+        assert_eq!(
+            incompatible_fields(&parse(older), &parse(&newer)),
+            expected,
+            "{from:?} -> {to:?}"
+        );
     }
     let (shorter, _) = older.rsplit_once("     8     8  reserved").unwrap();
-    assert_eq!(lost(&parse(older), &parse(shorter)), ["B is shorter"]);
+    assert_eq!(incompatible_fields(&parse(older), &parse(shorter)), ["B is shorter"]);
 }
 
 /// Returns the named numbers of the C header.
@@ -259,7 +264,7 @@ fn codes() -> Vec<String> {
 
 /// `UDO_BLESS=1` appends numbers that are new.
 #[test]
-fn numbers_are_only_ever_added() {
+fn numbers_of_the_header_are_never_changed_or_removed() {
     let committed = std::fs::read_to_string(CODES).unwrap();
     let mut known: Vec<&str> = committed.lines().collect();
     let codes = codes();

@@ -1,4 +1,4 @@
-//! The result of a kernel call.
+//! The error of a kernel call: its status, details and panic message.
 
 use std::fmt;
 
@@ -27,7 +27,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns why a call on this thread with the cell of `guard` returned `status`, and clears the guard's report.
+/// Converts the `status` of a call on this thread into an error, with the details in the report of `guard`; clears the
+/// report.
 #[cold]
 pub fn failure(status: u32, guard: LibraryGuard) -> Failure {
     let report = guard.take_report();

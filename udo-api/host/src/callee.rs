@@ -1,5 +1,7 @@
-//! The operator or kernel that is being called before a run, for functions that answer for several: the ABI's functions
-//! of describe and finalize get a node, but not the table entry.
+//! The table entry whose function the host calls on this thread, before a run.
+//!
+//! The functions of the ABI's describe and finalize phases get a node, but not their table entry. A function that
+//! several entries share reads the entry here.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -17,14 +19,14 @@ pub fn callee() -> *const c_void {
 
 /// Runs `call`, which calls a function of `def`.
 pub(crate) fn calling<T, R>(def: &T, call: impl FnOnce() -> R) -> R {
-    let _back = Back(CALLEE.replace(ptr::from_ref(def).cast()));
+    let _restore = Restore(CALLEE.replace(ptr::from_ref(def).cast()));
     call()
 }
 
 /// Restores the previous callee, also on unwinding.
-struct Back(*const c_void);
+struct Restore(*const c_void);
 
-impl Drop for Back {
+impl Drop for Restore {
     fn drop(&mut self) {
         CALLEE.set(self.0);
     }

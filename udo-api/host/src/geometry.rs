@@ -1,4 +1,5 @@
-//! The memory that a finalized kernel needs for the shapes of its inputs.
+//! The memory that a finalized kernel needs for the shapes of its inputs: scratch, and geometry (data that it computes
+//! once per set of shapes).
 
 use std::ffi::c_void;
 use std::ptr;
@@ -69,15 +70,15 @@ impl Geometry {
     }
 }
 
-/// Calls a finalized kernel's `needs` for inputs at their bounds: its scratch, and its geometry if it has one. `said`
-/// is the scratch from finalize, for kernels without `needs`.
+/// Calls a finalized kernel's `needs` for inputs at their bounds: its scratch, and its geometry if it has one.
+/// `finalize_scratch` is the scratch that finalize stated, for kernels without `needs`.
 pub(crate) fn needs(
     vtable: &KernelVTable,
     state: *const c_void,
     descs: &[TensorDesc],
-    said: Workspace,
+    finalize_scratch: Workspace,
 ) -> Result<(Workspace, Option<Geometry>), Refusal> {
-    let Some(ask) = vtable.needs else { return Ok((said, None)) };
+    let Some(needs) = vtable.needs else { return Ok((finalize_scratch, None)) };
     let inputs = without_elements(descs);
     let mut errors = ErrorText::default();
     let sink = errors.sink();
@@ -92,16 +93,16 @@ pub(crate) fn needs(
     let mut needed =
         NeededBytes { scratch: Workspace::NONE, geometry_bytes: 0, reserved_words: [0; 3] };
     // SAFETY: `args` points to `inputs` and `sink`; they and `needed` outlive the call, and `state` is from finalize.
-    let status = unsafe { ask(&raw const args, &raw mut needed) };
+    let status = unsafe { needs(&raw const args, &raw mut needed) };
     refuse(status, errors.into())?;
     let NeededBytes { scratch, geometry_bytes: bytes, reserved_words } = needed;
-    let bad = |message: &str| Refusal { status: Status::BAD_CALL, message: message.to_owned() };
+    let refusal = |message: &str| Refusal { status: Status::BAD_CALL, message: message.to_owned() };
     if scratch.has_unknown_flags() || reserved_words != [0; 3] {
-        return Err(bad("needs sets reserved fields"));
+        return Err(refusal("needs sets reserved fields"));
     }
     let geometry = match (bytes, vtable.prepare) {
         (0, _) => None,
-        (_, None) => return Err(bad("needs requests geometry, but the kernel has no prepare")),
+        (_, None) => return Err(refusal("needs requests geometry, but the kernel has no prepare")),
         (_, Some(prepare)) => {
             Some(Geometry { prepare, bytes, inputs: descs.to_vec(), filled: None })
         }

@@ -1,4 +1,4 @@
-//! Kernels that are finalized for one node.
+//! Kernels that are finalized for one node: their state, their packed constants, and the arguments of their calls.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -27,7 +27,8 @@ pub struct FinalizedKernel {
     workspace: Workspace,
     geometry: Option<Geometry>,
     jobs: Vec<Job>,
-    kept: Vec<usize>,
+    /// The inputs that execute reads although a packed constant has them as a source.
+    read_inputs: Vec<usize>,
     ties: Vec<Tie>,
     work: Option<Work>,
     gpu_info: Option<KernelInfo>,
@@ -52,13 +53,13 @@ impl fmt::Debug for FinalizedKernel {
 
 impl Drop for FinalizedKernel {
     fn drop(&mut self) {
-        // SAFETY: finalize or `hosted` created the state, no call uses it any more, and this happens once.
+        // SAFETY: finalize, `from_kernel` or `wrapped` created the state, and nothing else frees it.
         unsafe { (self.vtable.free)(self.state) };
     }
 }
 
 impl FinalizedKernel {
-    /// Wraps a kernel of the host, without geometry, behind the functions that packages use.
+    /// Wraps a kernel of the host, without geometry, in the functions that packages use.
     pub fn from_kernel<K: Kernel>(kernel: K) -> Self {
         let workspace = kernel.workspace();
         Self {
@@ -68,7 +69,7 @@ impl FinalizedKernel {
             workspace,
             geometry: None,
             jobs: Vec::new(),
-            kept: Vec::new(),
+            read_inputs: Vec::new(),
             ties: Vec::new(),
             work: None,
             gpu_info: None,
@@ -82,7 +83,7 @@ impl FinalizedKernel {
     pub fn hosted_by<K: Kernel>(mut self, kernel: K) -> Self {
         let mut hosted = Self::from_kernel(kernel);
         hosted.jobs = std::mem::take(&mut self.jobs);
-        hosted.kept = std::mem::take(&mut self.kept);
+        hosted.read_inputs = std::mem::take(&mut self.read_inputs);
         hosted.work = self.work;
         hosted.ties = std::mem::take(&mut self.ties);
         hosted
@@ -96,7 +97,8 @@ impl FinalizedKernel {
         workspace: Workspace,
         state: impl FnOnce(Self) -> *mut c_void,
     ) -> Self {
-        let (jobs, kept) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.kept));
+        let (jobs, read_inputs) =
+            (std::mem::take(&mut self.jobs), std::mem::take(&mut self.read_inputs));
         let work = self.work;
         let (ties, packed, spans) = (Vec::new(), Vec::new(), Vec::new());
         let (in_place, geometry, gpu_info): (&[InPlace], _, _) = (&[], None, None);
@@ -108,7 +110,7 @@ impl FinalizedKernel {
             workspace,
             geometry,
             jobs,
-            kept,
+            read_inputs,
             ties,
             work,
             gpu_info,
@@ -173,12 +175,13 @@ impl FinalizedKernel {
 
     /// Whether execute reads input `input` itself, not only constants packed from it.
     pub fn reads(&self, input: usize) -> bool {
-        self.kept.contains(&input) || !self.jobs.iter().any(|job| job.inputs().contains(&input))
+        self.read_inputs.contains(&input)
+            || !self.jobs.iter().any(|job| job.inputs().contains(&input))
     }
 
     /// Returns the inputs that execute reads although they are packed.
     pub fn retained_inputs(&self) -> &[usize] {
-        &self.kept
+        &self.read_inputs
     }
 
     /// Returns the requested packed constants.
@@ -343,29 +346,29 @@ pub fn finalize(
         epilogue: placed.epilogue.as_ptr(),
         reserved_words: [0; 3],
     };
-    let mut made =
+    let mut finalized =
         Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
     // SAFETY: `args` points to the contents of `placed` and `raw`, with matching counts, and to `host`; all of them and
-    // `made` outlive the call.
-    let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut made) });
+    // `finalized` outlive the call.
+    let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut finalized) });
     refuse(status, errors.into())?;
-    let Requests { jobs, kept, ties, work } = packing.into_requests();
+    let Requests { jobs, read_inputs, ties, work } = packing.into_requests();
     // From here on, dropping `kernel` frees the state.
     let mut kernel = FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
-        state: made.state,
-        workspace: made.workspace,
+        state: finalized.state,
+        workspace: finalized.workspace,
         geometry: None,
         jobs,
-        kept,
+        read_inputs,
         ties,
         work,
         gpu_info: None,
         packed: Vec::new(),
         spans: Vec::new(),
     };
-    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
+    if finalized.workspace.has_unknown_flags() || finalized.reserved != [0; 4] {
         let message = "finalize sets reserved fields".to_owned();
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
@@ -380,7 +383,7 @@ pub fn finalize(
         // SAFETY: `state` is from this kernel's finalize.
         let info = unsafe { launch::info(gpu, kernel.state, placed, kernel.jobs.len()) }?;
         // Execute reads the arguments of launches, packed or not.
-        kernel.kept.extend(info.launches.iter().flat_map(|launch| &launch.args).filter_map(
+        kernel.read_inputs.extend(info.launches.iter().flat_map(|launch| &launch.args).filter_map(
             |arg| match arg.get() {
                 Some(GpuArgKind::Input(port)) => usize::try_from(port).ok(),
                 Some(_) | None => None,

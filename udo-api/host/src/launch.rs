@@ -93,13 +93,13 @@ fn check(
     if work_items != 0 && work_items as usize != count {
         return Err(format!("the kernel has {count} launches and work items for {work_items}"));
     }
-    let limits = [placed.node.inputs.len(), placed.outputs.len(), info.scratch.len(), packed];
+    let counts = [placed.node.inputs.len(), placed.outputs.len(), info.scratch.len(), packed];
     let has_elements = placed.outputs.iter().any(|desc| !desc.is_absent() && !desc.is_empty());
     for (index, launch) in info.launches.iter().enumerate() {
         let fault = |fault| format!("launch {index} {fault}");
         check_sizes(launch, has_elements).map_err(fault)?;
         for (index, &arg) in launch.args.iter().enumerate() {
-            check_arg(arg, limits).map_err(|why| fault(format!("has argument {index}: {why}")))?;
+            check_arg(arg, counts).map_err(|why| fault(format!("has argument {index}: {why}")))?;
         }
     }
     Ok(())
@@ -117,7 +117,7 @@ fn check_sizes(launch: &Launch, has_elements: bool) -> Result<(), String> {
 }
 
 fn check_arg(arg: GpuArg, [inputs, outputs, scratch, packed]: [usize; 4]) -> Result<(), String> {
-    let (what, index, count) = match arg.get() {
+    let (kind, index, count) = match arg.get() {
         None => return Err("of an unknown kind".to_owned()),
         Some(GpuArgKind::Local(0)) => return Err("local memory of 0 bytes".to_owned()),
         Some(
@@ -131,5 +131,5 @@ fn check_arg(arg: GpuArg, [inputs, outputs, scratch, packed]: [usize; 4]) -> Res
     if (index as usize) < count {
         return Ok(());
     }
-    Err(format!("{what} {index}, but there are only {count}"))
+    Err(format!("{kind} {index}, but there are only {count}"))
 }

@@ -41,11 +41,11 @@ pub struct Buffer {
     len: usize,
     /// Its share of a budget, returned after the bytes are freed.
     lease: Option<Lease>,
-    /// Whether the bytes belong to someone else.
+    /// Whether the bytes are borrowed, so that dropping the buffer does not free them.
     is_lent: bool,
 }
 
-// SAFETY: a buffer owns its bytes, as a boxed slice would, or the caller of `lent` promised exclusive access.
+// SAFETY: a buffer owns its bytes, or the caller of `lent` promised exclusive access.
 unsafe impl Send for Buffer {}
 // SAFETY: shared access only reads the buffer's own bytes.
 unsafe impl Sync for Buffer {}
@@ -82,13 +82,13 @@ impl Buffer {
         Ok(Self { ptr: ptr.ok_or(refused)?, len, lease: None, is_lent: false })
     }
 
-    /// Wraps `len` bytes that belong to someone else.
+    /// Wraps `len` bytes that the buffer does not own and does not free.
     ///
     /// # Safety
-    /// `len` initialised bytes from `at` on, aligned to 64, outlive the buffer. While they are read through the buffer,
-    /// nothing else changes them, and while they are changed through it, nothing else accesses them.
-    pub unsafe fn lent(at: NonNull<u8>, len: usize) -> Self {
-        Self { ptr: at, len, lease: None, is_lent: true }
+    /// `len` initialised bytes from `ptr` on, aligned to 64, outlive the buffer. While they are read through the
+    /// buffer, nothing else changes them, and while they are changed through it, nothing else accesses them.
+    pub unsafe fn lent(ptr: NonNull<u8>, len: usize) -> Self {
+        Self { ptr, len, lease: None, is_lent: true }
     }
 
     /// Creates a copy of `bytes`.
@@ -101,7 +101,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Maps all its pages now instead of at their first use.
+    /// Makes the system provide all pages now instead of at their first use.
     pub fn populate(&mut self) {
         if self.len >= LARGE_BYTES && !self.is_lent {
             // SAFETY: `pages::zeroed` allocated the `len` bytes.
@@ -109,7 +109,7 @@ impl Buffer {
         }
     }
 
-    fn counted(self, lease: Lease) -> Self {
+    fn with_lease(self, lease: Lease) -> Self {
         let mut buffer = self;
         buffer.lease = Some(lease);
         buffer
@@ -129,7 +129,7 @@ impl Buffer {
         self.len == 0
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the buffer owns `len` initialised bytes; the pointer is dangling only for 0.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
@@ -167,15 +167,15 @@ impl Drop for Buffer {
 /// Returns the elements of `bytes`; `None` if they are misaligned or end within an element.
 pub fn elements<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: every bit pattern is a valid element, and elements have no padding.
-    let (head, body, tail) = unsafe { bytes.align_to::<T>() };
-    (head.is_empty() && tail.is_empty()).then_some(body)
+    let (before, elements, after) = unsafe { bytes.align_to::<T>() };
+    (before.is_empty() && after.is_empty()).then_some(elements)
 }
 
 /// Returns the elements of `bytes` for writing; `None` if they are misaligned or end within an element.
 pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
     // SAFETY: every bit pattern is a valid element, and elements have no padding.
-    let (head, body, tail) = unsafe { bytes.align_to_mut::<T>() };
-    (head.is_empty() && tail.is_empty()).then_some(body)
+    let (before, elements, after) = unsafe { bytes.align_to_mut::<T>() };
+    (before.is_empty() && after.is_empty()).then_some(elements)
 }
 
 #[cfg(test)]

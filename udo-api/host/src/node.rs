@@ -1,4 +1,4 @@
-//! Nodes as packages see them before a run, and shape inference.
+//! Descriptions of nodes that the host passes to packages before a run, and the call of shape inference.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -55,8 +55,9 @@ pub struct PlacedNode<'a> {
     pub outputs: Vec<TensorDesc>,
     /// The core.
     pub core: Core,
-    /// Operations on the first output before it is stored. In [`accept`](crate::accept): all that the kernel may take,
-    /// with `outputs` before them. In [`finalize`](crate::finalize): those it accepted, with `outputs` after them.
+    /// Operations on the first output before it is stored. In [`accept`](crate::accept): all steps that the kernel
+    /// may accept, and `outputs` describes the tensors before them. In [`finalize`](crate::finalize): the accepted
+    /// steps, and `outputs` describes the tensors after them.
     pub epilogue: Vec<EpilogueStep>,
 }
 
@@ -99,6 +100,7 @@ pub(crate) struct RawNode {
 #[repr(align(64))]
 struct Aligned([u8; 1]);
 
+/// The target of the pointer to an empty constant.
 static EMPTY_CONSTANT: Aligned = Aligned([0]);
 
 /// The buffer for a callee's error message.
@@ -143,7 +145,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 impl RawNode {
-    /// `errors` and everything that `node` borrows must outlive the result.
+    /// Collects the targets. `errors` and everything that `node` borrows must outlive the result.
     pub(crate) fn new(node: &NodeDesc<'_>, errors: &mut ErrorText) -> Self {
         let span = |constant: Option<&[u8]>| match constant {
             None => Span::NONE,
@@ -177,6 +179,7 @@ impl RawNode {
     }
 }
 
+/// Converts a status and the message of a callee to a result.
 pub(crate) fn refuse(status: u32, message: String) -> Result<(), Refusal> {
     match Status::from_code(status) {
         Status::OK => Ok(()),
@@ -204,9 +207,9 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
     let status = calling(op, || unsafe { (op.infer_fn())(&raw const args) });
     refuse(status, errors.into())?;
     for (index, output) in outputs.iter_mut().enumerate() {
-        *output = copy_desc(output).map_err(|why| {
+        *output = copy_desc(output).map_err(|reason| {
             let message =
-                format!("shape inference returns an invalid description of output {index}{why}");
+                format!("shape inference returns an invalid description of output {index}{reason}");
             Refusal { status: Status::BAD_CALL, message }
         })?;
     }
@@ -215,12 +218,12 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
 
 /// Copies a package's description, with an encoding per axis in the host's memory; or returns why it is invalid.
 fn copy_desc(desc: &TensorDesc) -> Result<TensorDesc, String> {
-    desc.check_encoding().map_err(|why| format!(": {why}"))?;
+    desc.check_encoding().map_err(|reason| format!(": {reason}"))?;
     if !desc.is_sound() {
         return Err(String::new());
     }
     let Some(encoding) = desc.axis_encoding() else { return Ok(*desc) };
     AxisEncoding::intern(encoding.axis(), encoding.scales(), encoding.zero_points())
-        .map(|kept| desc.with_axis_encoding(kept))
-        .map_err(|why| format!(": {why}"))
+        .map(|interned| desc.with_axis_encoding(interned))
+        .map_err(|reason| format!(": {reason}"))
 }

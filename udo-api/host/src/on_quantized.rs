@@ -34,8 +34,8 @@ pub struct Converted {
 /// A converted tensor, and the position of its floats in the scratch.
 #[derive(Debug)]
 struct ConvertedTensor {
-    of: Converted,
-    at: usize,
+    converted: Converted,
+    scratch_offset: usize,
 }
 
 /// The state of a kernel with converted tensors.
@@ -43,9 +43,9 @@ struct ConvertingKernel {
     inner: FinalizedKernel,
     inputs: usize,
     /// Inputs, then outputs; `None` for tensors that need no conversion.
-    ways: Vec<Option<ConvertedTensor>>,
-    /// The position of the inner call's tensor arguments in the scratch.
-    tensors_at: usize,
+    tensors: Vec<Option<ConvertedTensor>>,
+    /// The offset of the inner call's tensor arguments in the scratch.
+    args_offset: usize,
     /// The size of the scratch in bytes.
     bytes: usize,
 }
@@ -69,33 +69,36 @@ static VTABLE: KernelVTable = KernelVTable {
 };
 
 impl FinalizedKernel {
-    /// Wraps this kernel for callers that store some of its tensors in another type. `ways` describes the conversion of
-    /// each of its `inputs` inputs and then of each output. A call converts through scratch; the wrapped kernel
-    /// declares neither in-place pairs nor ties. Returns `None` if the scratch size overflows, or the kernel has
+    /// Wraps this kernel for callers that store some of its tensors in another type. `conversions` describes the
+    /// conversion of each of its `inputs` inputs and then of each output. A call converts through scratch; the wrapped
+    /// kernel declares neither in-place pairs nor ties. Returns `None` if the scratch size overflows, or the kernel has
     /// geometry that is not filled.
     #[must_use]
-    pub fn on_quantized(self, inputs: usize, ways: Vec<Option<Converted>>) -> Option<Self> {
+    pub fn on_quantized(self, inputs: usize, conversions: Vec<Option<Converted>>) -> Option<Self> {
         let workspace = self.workspace();
-        let is_open = self.geometry_bytes() > 0 && self.filled_geometry().is_none();
-        if workspace.wants_all_vtcm() || is_open {
+        let has_unfilled_geometry = self.geometry_bytes() > 0 && self.filled_geometry().is_none();
+        if workspace.wants_all_vtcm() || has_unfilled_geometry {
             return None;
         }
         let mut bytes = workspace.bytes();
-        let mut take = |len: usize| {
-            let at = bytes.checked_next_multiple_of(ALIGN)?;
-            bytes = at.checked_add(len)?;
-            Some(at)
+        let mut reserve = |len: usize| {
+            let start = bytes.checked_next_multiple_of(ALIGN)?;
+            bytes = start.checked_add(len)?;
+            Some(start)
         };
-        let tensors_at = take(size_of::<TensorArg>().checked_mul(ways.len())?)?;
-        let mut placed = Vec::with_capacity(ways.len());
-        for way in ways {
-            placed.push(match way {
+        let args_offset = reserve(size_of::<TensorArg>().checked_mul(conversions.len())?)?;
+        let mut placed = Vec::with_capacity(conversions.len());
+        for conversion in conversions {
+            placed.push(match conversion {
                 None => None,
-                Some(of) => Some(ConvertedTensor { at: take(of.numbers.size_bytes())?, of }),
+                Some(converted) => Some(ConvertedTensor {
+                    scratch_offset: reserve(converted.numbers.size_bytes())?,
+                    converted,
+                }),
             });
         }
         let boxed = |inner: Self| {
-            let state = ConvertingKernel { inner, inputs, ways: placed, tensors_at, bytes };
+            let state = ConvertingKernel { inner, inputs, tensors: placed, args_offset, bytes };
             Box::into_raw(Box::new(state)).cast()
         };
         Some(self.wrapped(&VTABLE, Workspace::for_elements::<u8>(bytes), boxed))
@@ -118,43 +121,48 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
     // SAFETY: the arguments are valid for the call, by the contract.
     let args = unsafe { &*args };
     // SAFETY: the state is the box from `on_quantized`, which lives as long as the kernel.
-    let own = unsafe { &*args.state.cast::<ConvertingKernel>() };
-    let outputs = own.ways.len() - own.inputs;
+    let kernel = unsafe { &*args.state.cast::<ConvertingKernel>() };
+    let outputs = kernel.tensors.len() - kernel.inputs;
     let counts = (usize::from(args.input_count), usize::from(args.output_count));
-    if counts != (own.inputs, outputs) || args.scratch_bytes < own.bytes {
+    if counts != (kernel.inputs, outputs) || args.scratch_bytes < kernel.bytes {
         return Status::BAD_CALL.code();
     }
-    let count = own.ways.len();
-    // SAFETY: the caller passes one tensor per entry of `ways`.
+    let count = kernel.tensors.len();
+    // SAFETY: the caller passes one tensor per entry of `tensors`.
     let outer = unsafe { slice::from_raw_parts(args.tensors, count) };
     // SAFETY: the scratch has space for as many arguments from there on.
-    let tensors = unsafe { args.scratch.add(own.tensors_at) };
+    let tensors = unsafe { args.scratch.add(kernel.args_offset) };
     #[expect(clippy::cast_ptr_alignment, reason = "scratch and its parts are aligned to 64 bytes")]
     let tensors = tensors.cast::<TensorArg>();
     // SAFETY: source and target hold `count` arguments, which are plain data, and do not overlap.
     unsafe { ptr::copy_nonoverlapping(args.tensors, tensors, count) };
     // SAFETY: they were just initialised, and there are no other references to them.
     let inner = unsafe { slice::from_raw_parts_mut(tensors, count) };
-    for (port, (way, (outer, inner))) in own.ways.iter().zip(outer.iter().zip(inner)).enumerate() {
-        let Some(way) = way else { continue };
+    for (port, (tensor, (outer, inner))) in
+        kernel.tensors.iter().zip(outer.iter().zip(inner)).enumerate()
+    {
+        let Some(tensor) = tensor else { continue };
         // SAFETY: the scratch holds the floats of this tensor at that position.
-        let numbers = unsafe { args.scratch.add(way.at) };
-        *inner = TensorArg::new(&way.of.numbers, numbers);
-        if port >= own.inputs || way.of.stored_bytes == 0 {
+        let numbers = unsafe { args.scratch.add(tensor.scratch_offset) };
+        *inner = TensorArg::new(&tensor.converted.numbers, numbers);
+        if port >= kernel.inputs || tensor.converted.stored_bytes == 0 {
             continue;
         }
         // SAFETY: an input has its elements at `data`.
-        let values = unsafe { slice::from_raw_parts(outer.data.cast_const(), way.of.stored_bytes) };
+        let values = unsafe {
+            slice::from_raw_parts(outer.data.cast_const(), tensor.converted.stored_bytes)
+        };
         // SAFETY: the scratch has this many bytes there, without other references.
-        let numbers = unsafe { slice::from_raw_parts_mut(numbers, way.of.numbers.size_bytes()) };
-        way.of.conversion.load(values, numbers);
+        let numbers =
+            unsafe { slice::from_raw_parts_mut(numbers, tensor.converted.numbers.size_bytes()) };
+        tensor.converted.conversion.load(values, numbers);
     }
-    let geometry = own.inner.filled_geometry();
+    let geometry = kernel.inner.filled_geometry();
     let call = ExecArgs {
         size: ExecArgs::SIZE,
-        state: own.inner.state(),
+        state: kernel.inner.state(),
         tensors,
-        scratch_bytes: own.inner.workspace().bytes(),
+        scratch_bytes: kernel.inner.workspace().bytes(),
         packed: args.packed,
         scratch: args.scratch,
         guard: args.guard,
@@ -168,20 +176,26 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         geometry: geometry.map_or(ptr::null_mut(), Buffer::as_ptr),
         geometry_bytes: geometry.map_or(0, Buffer::len),
     };
-    // SAFETY: the arguments are valid for the inner kernel: its tensors as floats, its scratch at the start of ours.
-    let status = unsafe { (own.inner.execute_fn())(&raw const call) };
+    // SAFETY: the arguments are valid for the inner kernel: its tensors as floats, its scratch at the start of this
+    // one.
+    let status = unsafe { (kernel.inner.execute_fn())(&raw const call) };
     if status != Status::OK.code() {
         return status;
     }
-    for (way, outer) in own.ways.iter().zip(outer).skip(own.inputs) {
-        let Some(way) = way.as_ref().filter(|way| way.of.stored_bytes > 0) else { continue };
+    for (tensor, outer) in kernel.tensors.iter().zip(outer).skip(kernel.inputs) {
+        let Some(tensor) = tensor.as_ref().filter(|tensor| tensor.converted.stored_bytes > 0)
+        else {
+            continue;
+        };
         // SAFETY: the scratch holds the floats of this tensor at that position.
-        let numbers = unsafe { args.scratch.add(way.at) };
+        let numbers = unsafe { args.scratch.add(tensor.scratch_offset) };
         // SAFETY: the inner kernel wrote them, and its call has returned.
-        let numbers = unsafe { slice::from_raw_parts(numbers, way.of.numbers.size_bytes()) };
+        let numbers =
+            unsafe { slice::from_raw_parts(numbers, tensor.converted.numbers.size_bytes()) };
         // SAFETY: an output has memory for its elements at `data`, without other references.
-        let values = unsafe { slice::from_raw_parts_mut(outer.data, way.of.stored_bytes) };
-        way.of.conversion.store(numbers, values);
+        let values =
+            unsafe { slice::from_raw_parts_mut(outer.data, tensor.converted.stored_bytes) };
+        tensor.converted.conversion.store(numbers, values);
     }
     status
 }

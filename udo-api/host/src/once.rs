@@ -1,4 +1,4 @@
-//! A single call of a kernel outside a plan, on known inputs.
+//! A single call of a kernel outside a plan, on known inputs, as constant folding needs it.
 
 use std::ptr;
 
@@ -45,23 +45,24 @@ pub fn once(
     };
     kernel.pack(source, store, None)?;
     kernel.prepare(store.budget(), *guard)?;
-    let take = |bytes: usize| store.budget().zeroed(bytes).map_err(out_of_memory);
-    let buffers = placed.outputs.iter().map(|desc| take(desc.size_bytes()));
+    let allocate = |bytes: usize| store.budget().zeroed(bytes).map_err(out_of_memory);
+    let buffers = placed.outputs.iter().map(|desc| allocate(desc.size_bytes()));
     let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-    let scratch = take(kernel.workspace().bytes())?;
-    let read = |(port, input): (usize, &Input<'_>)| match input {
+    let scratch = allocate(kernel.workspace().bytes())?;
+    let input_arg = |(port, input): (usize, &Input<'_>)| match input {
         Some((desc, bytes)) if kernel.reads(port) => {
             let data = bytes.map_or(ptr::null(), <[u8]>::as_ptr);
             TensorArg::new(desc, data.cast_mut())
         }
         Some(_) | None => TensorArg::ABSENT,
     };
-    let made = placed.outputs.iter().zip(&buffers);
-    let made = made.map(|(desc, buffer)| TensorArg::new(desc, buffer.as_ptr()));
-    let mut args: Vec<TensorArg> = inputs.iter().enumerate().map(read).chain(made).collect();
-    let ports = (inputs.len(), buffers.len());
-    let owed = ExecArgs::owed(args.iter().skip(ports.0));
-    let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, &scratch, ptr::null());
+    let output_args = placed.outputs.iter().zip(&buffers);
+    let output_args = output_args.map(|(desc, buffer)| TensorArg::new(desc, buffer.as_ptr()));
+    let mut args: Vec<TensorArg> =
+        inputs.iter().enumerate().map(input_arg).chain(output_args).collect();
+    let port_counts = (inputs.len(), buffers.len());
+    let owed = ExecArgs::owed(args.iter().skip(port_counts.0));
+    let mut call = kernel.exec_args(args.as_mut_ptr(), port_counts, owed, &scratch, ptr::null());
     call.guard = guard.cell();
     // SAFETY: `call` points to `args`, to `scratch` and to the kernel's constants, all of which outlive the call. The
     // tensors of `args` are constants, which are only read, null pointers where the operator does not read elements, or
@@ -71,8 +72,8 @@ pub fn once(
         let failure = failure(status, *guard);
         return Err(Refusal { status: Status::FAILED, message: failure.to_string() });
     }
-    let made = placed.outputs.iter().zip(buffers).zip(args.iter().skip(ports.0));
-    made.map(|((desc, buffer), arg)| output_tensor(desc, buffer, arg, store)).collect()
+    let outputs = placed.outputs.iter().zip(buffers).zip(args.iter().skip(port_counts.0));
+    outputs.map(|((desc, buffer), arg)| output_tensor(desc, buffer, arg, store)).collect()
 }
 
 /// A description, with elements if they are known; `None` for an omitted input.
@@ -80,17 +81,17 @@ type Input<'a> = Option<(TensorDesc, Option<&'a [u8]>)>;
 
 /// Returns the inputs of a node; their elements must be known unless it reads only shapes.
 fn inputs<'a>(placed: &PlacedNode<'a>, is_shape_only: bool) -> Result<Vec<Input<'a>>, Refusal> {
-    let bad = |message: String| Refusal { status: Status::BAD_CALL, message };
+    let refusal = |message: String| Refusal { status: Status::BAD_CALL, message };
     let node = &placed.node;
     if node.inputs.len() != node.constants.len() {
-        return Err(bad("not all inputs are known".to_owned()));
+        return Err(refusal("not all inputs are known".to_owned()));
     }
     let pairs = node.inputs.iter().zip(&node.constants).enumerate();
     let known = pairs.map(|(port, (desc, bytes))| match bytes {
         _ if desc.is_absent() => Ok(None),
         Some(bytes) if bytes.len() == desc.size_bytes() => Ok(Some((*desc, Some(*bytes)))),
         None if is_shape_only && desc.full_shape().is_fixed() => Ok(Some((*desc, None))),
-        Some(_) | None => Err(bad(format!("input {port}, {desc}, is not known"))),
+        Some(_) | None => Err(refusal(format!("input {port}, {desc}, is not known"))),
     });
     known.collect()
 }
@@ -108,13 +109,13 @@ fn output_tensor(
     if desc.full_shape().is_fixed() {
         return Ok(Some((*desc, buffer)));
     }
-    let broken = || Refusal {
+    let invalid_dims = || Refusal {
         status: Status::BAD_CALL,
         message: format!("the call sets dimensions outside {desc}"),
     };
-    let dims = arg.dims.get(..usize::from(arg.rank)).ok_or_else(broken)?;
-    let desc = desc.with_extents(Shape::new(dims).map_err(|_| broken())?);
-    let bytes = buffer.bytes().get(..desc.size_bytes()).ok_or_else(broken)?;
+    let dims = arg.dims.get(..usize::from(arg.rank)).ok_or_else(invalid_dims)?;
+    let desc = desc.with_extents(Shape::new(dims).map_err(|_| invalid_dims())?);
+    let bytes = buffer.bytes().get(..desc.size_bytes()).ok_or_else(invalid_dims)?;
     let mut exact = store.budget().zeroed(bytes.len()).map_err(out_of_memory)?;
     exact.bytes_mut().copy_from_slice(bytes);
     Ok(Some((desc, exact)))

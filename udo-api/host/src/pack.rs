@@ -61,7 +61,7 @@ impl PackOf<'_> {
 /// A cache of packed constants, perhaps of other processes.
 pub trait PackCache: fmt::Debug + Send + Sync {
     /// Returns the id of a packed constant in all processes; `None` if it cannot be determined.
-    fn id(&self, of: &PackOf<'_>) -> Option<u128>;
+    fn id(&self, constant: &PackOf<'_>) -> Option<u128>;
 
     /// Returns the packed constant if it is stored completely with this size.
     fn restore(&self, id: u128, len: usize) -> Option<PackedBytes>;
@@ -98,9 +98,9 @@ pub struct PackStore {
 /// Slots of packed constants, by key.
 #[derive(Debug, Default)]
 struct Slots {
-    of: HashMap<Key, Slot>,
-    /// The number of slots at which unused ones are removed: twice the number left the last time.
-    most: usize,
+    by_key: HashMap<Key, Slot>,
+    /// The number of slots at which unused ones are removed: twice the number that the last removal left.
+    removal_len: usize,
 }
 
 /// The minimum number of slots for a removal.
@@ -108,12 +108,13 @@ const FEW_SLOTS: usize = 64;
 
 impl Slots {
     fn slot(&mut self, key: Key) -> Slot {
-        if self.of.len() >= self.most.max(FEW_SLOTS) {
-            // A thread that is creating a constant holds its slot.
-            self.of.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
-            self.most = self.of.len().saturating_mul(2);
+        if self.by_key.len() >= self.removal_len.max(FEW_SLOTS) {
+            // A thread that is creating a constant has a second reference to its slot.
+            self.by_key
+                .retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
+            self.removal_len = self.by_key.len().saturating_mul(2);
         }
-        Arc::clone(self.of.entry(key).or_default())
+        Arc::clone(self.by_key.entry(key).or_default())
     }
 }
 
@@ -144,12 +145,12 @@ impl PackStore {
         make: impl FnOnce() -> Result<PackedBytes, Refusal>,
     ) -> Result<Arc<PackedBytes>, Refusal> {
         let slot = lock(&self.slots).slot(key);
-        let mut held = lock(&slot);
-        if let Some(buffer) = held.upgrade() {
+        let mut cached = lock(&slot);
+        if let Some(buffer) = cached.upgrade() {
             return Ok(buffer);
         }
         let buffer = Arc::new(make()?);
-        *held = Arc::downgrade(&buffer);
+        *cached = Arc::downgrade(&buffer);
         Ok(buffer)
     }
 }
@@ -216,13 +217,13 @@ impl Job {
         store: &PackStore,
         parallel: Option<&ParallelTable>,
     ) -> Result<Arc<PackedBytes>, Refusal> {
-        let of = PackOf { code: self.code(), words: self.words(sources), sources };
-        let cache = store.cache.as_deref().and_then(|cache| Some((cache, cache.id(&of)?)));
+        let constant = PackOf { code: self.code(), words: self.words(sources), sources };
+        let cache = store.cache.as_deref().and_then(|cache| Some((cache, cache.id(&constant)?)));
         let mut from = PackedFrom::Process;
-        let packed = store.get(of.key(), || {
-            if let Some(found) = cache.and_then(|(cache, id)| cache.restore(id, self.bytes)) {
+        let packed = store.get(constant.key(), || {
+            if let Some(stored) = cache.and_then(|(cache, id)| cache.restore(id, self.bytes)) {
                 from = PackedFrom::Cache;
-                return Ok(found);
+                return Ok(stored);
             }
             from = PackedFrom::Packer;
             let buffer = store
@@ -242,6 +243,7 @@ impl Job {
         [self.fill as usize, self.body.addr()]
     }
 
+    /// Returns the numbers that determine the contents, except the code and the sources' elements.
     fn words(&self, sources: &[Source<'_>]) -> Vec<u64> {
         let number = |n: usize| n as u64;
         let counts = [self.bytes, self.recipe.len(), sources.len()];
@@ -249,7 +251,10 @@ impl Job {
         words.extend(&self.recipe);
         for Source { id, desc, .. } in sources {
             words.push(id.format);
-            words.extend([desc.dtype().map_or(0, |t| u64::from(t.code())), number(desc.rank())]);
+            words.extend([
+                desc.dtype().map_or(0, |dtype| u64::from(dtype.code())),
+                number(desc.rank()),
+            ]);
             words.extend(desc.shape().iter().copied().map(number));
             push_encodings(&mut words, desc.encodings());
         }
@@ -315,7 +320,7 @@ fn push_encodings(key: &mut Key, encodings: Option<Encodings>) {
 #[derive(Default)]
 pub(crate) struct Packing {
     jobs: RefCell<Vec<Job>>,
-    kept: RefCell<Vec<usize>>,
+    read_inputs: RefCell<Vec<usize>>,
     ties: RefCell<Vec<Tie>>,
     work: Cell<Option<Work>>,
 }
@@ -324,7 +329,7 @@ pub(crate) struct Packing {
 pub(crate) struct Requests {
     pub(crate) jobs: Vec<Job>,
     /// The inputs that execute reads although they are packed.
-    pub(crate) kept: Vec<usize>,
+    pub(crate) read_inputs: Vec<usize>,
     pub(crate) ties: Vec<Tie>,
     pub(crate) work: Option<Work>,
 }
@@ -357,9 +362,14 @@ impl Packing {
 
     /// Returns the requests.
     pub(crate) fn into_requests(self) -> Requests {
-        let Self { jobs, kept, ties, work } = self;
+        let Self { jobs, read_inputs, ties, work } = self;
         let work = work.into_inner();
-        Requests { jobs: jobs.into_inner(), kept: kept.into_inner(), ties: ties.into_inner(), work }
+        Requests {
+            jobs: jobs.into_inner(),
+            read_inputs: read_inputs.into_inner(),
+            ties: ties.into_inner(),
+            work,
+        }
     }
 }
 
@@ -402,7 +412,7 @@ unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: 
 unsafe extern "C" fn keep(ctx: *mut c_void, input: u32) -> u32 {
     // SAFETY: `ctx` is the `Packing` that `finalize` owns during the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
-    packing.kept.borrow_mut().push(input as usize);
+    packing.read_inputs.borrow_mut().push(input as usize);
     Status::OK.code()
 }
 
@@ -445,7 +455,7 @@ mod tests {
     struct Words([u32; 14]);
 
     #[test]
-    fn requests_and_ties_that_no_version_makes_are_refused() {
+    fn requests_of_an_unknown_size_or_kind_are_refused() {
         let packing = Packing::default();
         let host = packing.table(Machine {
             threads: 1,
@@ -505,31 +515,35 @@ mod tests {
             assert_eq!(Status::from_code(note(&bad.0)), Status::BAD_CALL, "{size} bytes");
         }
         let Requests { jobs, ties, work, .. } = packing.into_requests();
-        assert_eq!((jobs.len(), ties.len(), work), (1, 0, None), "what is refused is not kept");
+        assert_eq!(
+            (jobs.len(), ties.len(), work),
+            (1, 0, None),
+            "refused requests are not recorded"
+        );
         assert!(jobs[0].inputs().is_empty());
     }
 
     #[test]
-    fn those_that_nobody_has_are_let_go_of() {
+    fn unused_slots_are_removed() {
         let store = PackStore::default();
         let make = || {
             Buffer::zeroed(8)
                 .map(PackedBytes::from)
                 .map_err(|_| Refusal { status: Status::FAILED, message: String::new() })
         };
-        let kept = store.get(vec![u64::MAX], make).unwrap();
-        let mut most = 0;
+        let used = store.get(vec![u64::MAX], make).unwrap();
+        let mut max_slots = 0;
         for key in 0..10_000 {
             drop(store.get(vec![key], make).unwrap());
-            most = most.max(lock(&store.slots).of.len());
+            max_slots = max_slots.max(lock(&store.slots).by_key.len());
         }
-        assert!(most <= 2 * FEW_SLOTS, "{most} slots for one that somebody has");
-        let again = store.get(vec![u64::MAX], || panic!("it is there")).unwrap();
-        assert!(Arc::ptr_eq(&kept, &again));
-        let all: Vec<_> = (0..1000).map(|key| store.get(vec![key], make).unwrap()).collect();
-        for (key, wanted) in (0..).zip(&all) {
-            let found = store.get(vec![key], || panic!("it is there")).unwrap();
-            assert!(Arc::ptr_eq(wanted, &found));
+        assert!(max_slots <= 2 * FEW_SLOTS, "{max_slots} slots for one constant in use");
+        let again = store.get(vec![u64::MAX], || panic!("the constant is in use")).unwrap();
+        assert!(Arc::ptr_eq(&used, &again));
+        let constants: Vec<_> = (0..1000).map(|key| store.get(vec![key], make).unwrap()).collect();
+        for (key, expected) in (0..).zip(&constants) {
+            let shared = store.get(vec![key], || panic!("the constant is in use")).unwrap();
+            assert!(Arc::ptr_eq(expected, &shared));
         }
     }
 
@@ -545,28 +559,28 @@ mod tests {
     }
 
     #[test]
-    fn what_encodings_say_tells_packed_constants_apart() {
-        let along = |axis: usize, scales: &[f32], zero_points: &[i32]| {
+    fn constants_with_other_encodings_have_other_keys() {
+        let per_axis = |axis: usize, scales: &[f32], zero_points: &[i32]| {
             Some(Encodings::PerAxis(AxisEncoding::intern(axis, scales, zero_points).unwrap()))
         };
-        let whole = |scale: f32, zero_point: i32| {
+        let per_tensor = |scale: f32, zero_point: i32| {
             Some(Encodings::PerTensor(Encoding { scale, zero_point }))
         };
         let cases = [
             None,
-            whole(1.0, 0),
-            whole(2.0, 0),
-            whole(1.0, -1),
-            along(0, &[1.0, 2.0], &[0, 0]),
-            along(1, &[1.0, 2.0], &[0, 0]),
-            along(1, &[2.0, 1.0], &[0, 0]),
-            along(1, &[1.0, 2.0], &[0, -1]),
+            per_tensor(1.0, 0),
+            per_tensor(2.0, 0),
+            per_tensor(1.0, -1),
+            per_axis(0, &[1.0, 2.0], &[0, 0]),
+            per_axis(1, &[1.0, 2.0], &[0, 0]),
+            per_axis(1, &[2.0, 1.0], &[0, 0]),
+            per_axis(1, &[1.0, 2.0], &[0, -1]),
         ];
-        for (at, encodings) in cases.into_iter().enumerate() {
-            for (other_at, other) in cases.into_iter().enumerate() {
+        for (index, encodings) in cases.into_iter().enumerate() {
+            for (other_index, other) in cases.into_iter().enumerate() {
                 assert_eq!(
                     key(encodings) == key(other),
-                    at == other_at,
+                    index == other_index,
                     "{encodings:?}, {other:?}"
                 );
             }

@@ -48,8 +48,8 @@ unsafe impl Block for KernelVTable {
 pub unsafe fn copy_block<T: Block>(from: *const T) -> Option<MaybeUninit<T>> {
     // SAFETY: a block begins with its size, as the caller promises.
     let size = unsafe { from.cast::<u32>().read() };
-    let is_whole = (size as usize).is_multiple_of(align_of::<T>());
-    if size < T::FIRST_BYTES || size as usize > size_of::<T>() || !is_whole {
+    let is_aligned = (size as usize).is_multiple_of(align_of::<T>());
+    if size < T::FIRST_BYTES || size as usize > size_of::<T>() || !is_aligned {
         return None;
     }
     let mut block = MaybeUninit::<T>::zeroed();
@@ -99,23 +99,27 @@ mod tests {
             (GpuTable::FIRST_BYTES, GpuTable::SIZE),
             (KernelVTable::FIRST_BYTES, KernelVTable::SIZE),
         ];
-        for (first, now) in blocks {
-            assert!(if ABI_VERSION.minor == 0 { first == now } else { first <= now });
+        for (first_bytes, current_bytes) in blocks {
+            assert!(if ABI_VERSION.minor == 0 {
+                first_bytes == current_bytes
+            } else {
+                first_bytes <= current_bytes
+            });
         }
     }
 
     #[test]
-    fn what_an_earlier_version_lacks_is_zero() {
-        let of = |size: u32| {
+    fn fields_that_an_earlier_version_lacks_are_zero() {
+        let read_with_size = |size: u32| {
             let block = Grown { size, old: 7, new: 9 };
             // SAFETY: `block` has 16 bytes, and states at most that size where it is read.
             unsafe { read_block(&raw const block) }.map(|block| (block.old, block.new))
         };
-        assert_eq!(of(16), Some((7, 9)));
-        assert_eq!(of(8), Some((7, 0)));
-        assert_eq!(of(4), None, "no version was as short");
-        assert_eq!(of(12), None, "no version ends within a field");
-        assert_eq!(of(24), None, "of a later version than the host's");
-        assert_eq!(of(0), None);
+        assert_eq!(read_with_size(16), Some((7, 9)));
+        assert_eq!(read_with_size(8), Some((7, 0)));
+        assert_eq!(read_with_size(4), None, "no version was that short");
+        assert_eq!(read_with_size(12), None, "no version ends within a field");
+        assert_eq!(read_with_size(24), None, "a later version than the host's");
+        assert_eq!(read_with_size(0), None);
     }
 }

@@ -1,4 +1,4 @@
-//! All structures of the ABI, and one number over their layouts.
+//! The table of all ABI structures, and a hash of their layouts that host and package compare.
 
 use super::execute::{ExecArgs, NeededBytes, NeedsArgs, ParallelTable, TensorArg, Workspace};
 use super::finalize::{
@@ -76,7 +76,7 @@ pub const LAYOUTS: &[Layout] = &[
 pub const FINGERPRINT: u64 = fingerprint(LAYOUTS);
 
 /// The fingerprints of this major version's earlier minor versions, from 0 on.
-const EARLIER: &[u64] = &[];
+const EARLIER_FINGERPRINTS: &[u64] = &[];
 
 impl AbiVersion {
     /// Returns the fingerprint of libraries of this version; `None` if this crate does not support the version.
@@ -88,12 +88,14 @@ impl AbiVersion {
             return Some(FINGERPRINT);
         }
         let minor = self.minor as usize;
-        if minor < EARLIER.len() { Some(EARLIER[minor]) } else { None }
+        if minor < EARLIER_FINGERPRINTS.len() { Some(EARLIER_FINGERPRINTS[minor]) } else { None }
     }
 }
 
-const _: () =
-    assert!(EARLIER.len() == ABI_VERSION.minor as usize, "one for each earlier minor version");
+const _: () = assert!(
+    EARLIER_FINGERPRINTS.len() == ABI_VERSION.minor as usize,
+    "one for each earlier minor version"
+);
 
 // A tensor takes two cache lines, and so do the arguments of a call.
 const _: () = assert!(size_of::<ExecArgs>() <= 128);

@@ -30,7 +30,7 @@ pub enum EpilogueOp {
 pub enum Activation {
     /// `max(x, 0)`; NaN stays NaN.
     Relu,
-    /// At least the first value, then at most the second; NaN stays NaN.
+    /// `min(max(x, low), high)` of the two values; NaN stays NaN.
     Clip(f64, f64),
     /// `x / (1 + exp(-x))`.
     Silu,
@@ -38,6 +38,7 @@ pub enum Activation {
     Gelu,
 }
 
+// The codes of operations (`kind`) and of activations (`function`) in the ABI.
 const BIAS: u32 = 1;
 const RESIDUAL: u32 = 2;
 const ACTIVATION: u32 = 3;
@@ -109,7 +110,7 @@ mod tests {
     use crate::shape::Shape;
 
     #[test]
-    fn steps_cross_as_they_are() {
+    fn steps_are_read_back_as_written() {
         let ops = [
             EpilogueOp::Bias { input: 3, axis: 1 },
             EpilogueOp::Residual { input: 2 },
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn quantized_values_have_an_encoding() {
+    fn a_quantize_step_needs_an_encoding() {
         let plain = TensorDesc::new(DType::U8, Shape::new(&[2]).unwrap());
         let encoded = plain.with_encoding(Encoding { scale: 0.5, zero_point: 3 });
         assert_eq!(EpilogueStep::new(EpilogueOp::Quantize, plain).op(), None);

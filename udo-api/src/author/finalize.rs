@@ -15,7 +15,7 @@ use crate::error::{Error, Status};
 use crate::span::slice_or_empty;
 use crate::tensor::TensorDesc;
 
-/// The view of a node in `accept`.
+/// A node in `accept`, which decides whether the kernel supports it and which epilogue steps it performs.
 pub struct AcceptCx<'a> {
     node: Node<'a>,
     outputs: &'a [TensorDesc],
@@ -44,7 +44,7 @@ impl<'a> Deref for AcceptCx<'a> {
 
 impl<'a> AcceptCx<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a`.
     pub(crate) unsafe fn from_raw(args: &'a AcceptArgs) -> Self {
         // SAFETY: by the caller's promise `outputs` and `epilogue` have as many elements as their counts say.
         unsafe {
@@ -53,8 +53,8 @@ impl<'a> AcceptCx<'a> {
     }
 
     /// # Safety
-    /// The pointers of `node`, and those behind them, must be valid for `'a`; `outputs` must point to as many
-    /// descriptions as the node has outputs, and `epilogue` to `count` steps.
+    /// The pointers of `node`, and the pointers in their targets, must be valid for `'a`; `outputs` must point to as
+    /// many descriptions as the node has outputs, and `epilogue` to `count` steps.
     unsafe fn from_args(
         node: &'a NodeArgs,
         outputs: *const TensorDesc,
@@ -73,7 +73,7 @@ impl<'a> AcceptCx<'a> {
 
     /// Whether the node has output `index`.
     pub fn has_output(&self, index: usize) -> bool {
-        self.outputs.get(index).is_some_and(|d| !d.is_absent())
+        self.outputs.get(index).is_some_and(|desc| !desc.is_absent())
     }
 
     /// Returns the description of output `index`. In finalize, that of the first output is after all epilogue steps.
@@ -92,15 +92,15 @@ impl<'a> AcceptCx<'a> {
         self.core
     }
 
-    /// Returns the operations on the first output before it is stored: in accept, all that the kernel may take; in
-    /// finalize, those it accepted. The inputs of steps follow those of the operator.
+    /// Returns the operations on the first output before it is stored: in accept, all steps that the kernel may accept;
+    /// in finalize, the accepted ones. The inputs of steps follow those of the operator.
     pub fn epilogue(&self) -> &'a [EpilogueStep] {
         self.is_epilogue_read.set(true);
         self.epilogue
     }
 }
 
-/// The view of a node in `finalize`.
+/// A node in `finalize`, which creates the kernel and may request packed constants.
 pub struct FinalizeCx<'a> {
     accepted: AcceptCx<'a>,
     args: &'a FinalizeArgs,
@@ -122,7 +122,7 @@ impl<'a> Deref for FinalizeCx<'a> {
 
 impl<'a> FinalizeCx<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a`.
     pub(crate) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
         let FinalizeArgs { node, outputs, core, epilogue, epilogue_count, .. } = args;
         // SAFETY: by the caller's promise `outputs` and `epilogue` have as many elements as their counts say.

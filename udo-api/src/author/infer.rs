@@ -1,4 +1,4 @@
-//! The view of a node in shape inference.
+//! The context of shape inference: reads a node and receives its output descriptions.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use crate::abi::InferArgs;
 use crate::error::Error;
 use crate::tensor::TensorDesc;
 
-/// The view of a node in shape inference, and the results.
+/// A node in shape inference, and the descriptions of its outputs to set.
 #[derive(Debug)]
 pub struct InferCx<'a> {
     node: Node<'a>,
@@ -24,7 +24,7 @@ impl<'a> Deref for InferCx<'a> {
 
 impl<'a> InferCx<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a`, `outputs` for writes too.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a`, `outputs` for writes too.
     pub(crate) unsafe fn from_raw(args: &'a InferArgs) -> Self {
         // SAFETY: the node of `args` and its arrays are valid for `'a`.
         let node = unsafe { Node::from_raw(&args.node) };

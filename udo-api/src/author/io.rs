@@ -64,10 +64,10 @@ pub(crate) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_
 
 impl<'a> Io<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a` as the ABI says: each output's memory is
-    /// accessed only through it and through the input that it is paired with.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a` as the ABI says: each output's
+    /// memory is accessed only through it and through the input that it is paired with.
     #[inline]
-    pub(crate) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Pending) -> Self {
+    pub(crate) unsafe fn from_raw(args: &'a ExecArgs, pending: &'a Pending) -> Self {
         let inputs = usize::from(args.input_count);
         let outputs = usize::from(args.output_count);
         // SAFETY: `tensors` points to `input_count` arguments, then to those of the outputs.
@@ -75,7 +75,7 @@ impl<'a> Io<'a> {
         let outputs = if args.tensors.is_null() { 0 } else { outputs };
         // SAFETY: `output_count` arguments follow those of the inputs; a null pointer is advanced only by 0.
         let outputs =
-            unsafe { Outputs::from_raw(args.tensors.wrapping_add(inputs), outputs, owed) };
+            unsafe { Outputs::from_raw(args.tensors.wrapping_add(inputs), outputs, pending) };
         // SAFETY: `packed` points to `packed_count` spans of packed constants.
         let packed = unsafe { slice_or_empty(args.packed, usize::from(args.packed_count)) };
         // SAFETY: `parallel` is null or points to a table that is valid during the call.
@@ -121,8 +121,8 @@ impl<'a> Io<'a> {
         output: usize,
     ) -> Result<Pair<'a, B>, ExecError> {
         if !self.outputs.arg(output)?.is_paired() {
-            let x = self.inputs.get_bits(input)?;
-            return Ok(Pair::Apart(x, self.outputs.take_bits(output)?));
+            let elements = self.inputs.get_bits(input)?;
+            return Ok(Pair::Apart(elements, self.outputs.take_bits(output)?));
         }
         check_width::<B>(self.paired(input, output)?)?;
         self.outputs.hand_out(output).map(Pair::Same)

@@ -31,7 +31,7 @@ impl fmt::Debug for Node<'_> {
 
 impl<'a> Node<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    /// The pointers of `args`, and the pointers in their targets, must be valid for `'a`.
     pub(super) unsafe fn from_raw(args: &'a NodeArgs) -> Self {
         let inputs = args.input_count as usize;
         // SAFETY: `inputs` points to `input_count` descriptions, for `'a`.
@@ -91,12 +91,12 @@ impl<'a> Node<'a> {
     /// The constant is not of type `T`; or it is not aligned, which occurs only for the host's own kernels that pack
     /// from the model's file.
     pub fn constant<T: Element>(&self, index: usize) -> Result<Option<&'a [T]>, Error> {
-        let Some(span) = self.constants.get(index).filter(|s| !s.ptr.is_null()) else {
+        let Some(span) = self.constants.get(index).filter(|span| !span.ptr.is_null()) else {
             return Ok(None);
         };
-        let found = self.inputs.get(index).and_then(TensorDesc::dtype);
-        if found != Some(T::DTYPE) {
-            let found = found.map_or("absent", DType::name);
+        let dtype = self.inputs.get(index).and_then(TensorDesc::dtype);
+        if dtype != Some(T::DTYPE) {
+            let found = dtype.map_or("absent", DType::name);
             return Err(Error::new(format!("input {index} is {found}, expected {}", T::DTYPE)));
         }
         if span.bytes > 0 && !span.ptr.addr().is_multiple_of(align_of::<T>()) {
@@ -113,21 +113,22 @@ impl<'a> Node<'a> {
     pub fn constant_ints(&self, index: usize) -> Result<Option<Vec<i64>>, Error> {
         if self.inputs.get(index).and_then(TensorDesc::dtype) == Some(DType::I32) {
             let values = self.constant::<i32>(index)?;
-            return Ok(values.map(|v| v.iter().map(|&x| i64::from(x)).collect()));
+            return Ok(values.map(|values| values.iter().map(|&value| i64::from(value)).collect()));
         }
         Ok(self.constant::<i64>(index)?.map(<[i64]>::to_vec))
     }
 
     fn param(&self, name: &str) -> Option<&'a ParamValue> {
-        self.params.iter().find(|p| {
+        self.params.iter().find(|param| {
             // SAFETY: the host passes the name's bytes for the duration of the call.
-            unsafe { p.name() == name.as_bytes() }
+            unsafe { param.name() == name.as_bytes() }
         })
     }
 
+    /// Returns a parameter that the node or the schema's default sets.
     fn present(&self, name: &str) -> Result<&'a ParamValue, Error> {
         match self.param(name) {
-            Some(p) if p.kind != param_kinds::ABSENT => Ok(p),
+            Some(param) if param.kind != param_kinds::ABSENT => Ok(param),
             Some(_) => Err(Error::new(format!("parameter {name:?} is missing"))),
             None => Err(undeclared(name)),
         }
@@ -135,7 +136,7 @@ impl<'a> Node<'a> {
 
     /// Whether the node or the schema's default sets the parameter.
     pub fn has_param(&self, name: &str) -> bool {
-        self.param(name).is_some_and(|p| p.kind != param_kinds::ABSENT)
+        self.param(name).is_some_and(|param| param.kind != param_kinds::ABSENT)
     }
 
     /// Same as [`Node::has_param`], for parameters that the schema must have.
@@ -191,7 +192,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The parameter is not set or has another kind.
-    #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
+    #[expect(clippy::cast_possible_truncation, reason = "the caller asks for rounding")]
     pub fn float32(&self, name: &str) -> Result<f32, Error> {
         Ok(self.float(name)? as f32)
     }

@@ -1,4 +1,7 @@
-//! Packed constants: created once, after finalize, from constant inputs and a recipe.
+//! Packed constants: copies of constant inputs in a layout that a kernel chooses, created once, after finalize.
+//!
+//! A recipe is the list of numbers that a kernel passes from finalize to its fill function, such as block sizes.
+//! Kernels with the same fill function, recipe and inputs share the packed constant.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -121,12 +124,12 @@ pub(super) fn request<D: Element>(
     }
 }
 
-/// `[finalize-time, thread-safe]` Runs the [`FillFn`] of `D` that `body` is.
-// SAFETY: called by the host alone, with arguments as the ABI says and the `body` of the same request.
+/// `[finalize-time, thread-safe]` Runs the [`FillFn`] of `D` that `body` points to.
+// SAFETY: called only by the host, with arguments as the ABI says and the `body` of the same request.
 unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
     // SAFETY: `args` points to the arguments of this call.
     let args = unsafe { &*args };
-    // SAFETY: `request` made `body` of a `FillFn<D>`, and functions are never unloaded.
+    // SAFETY: `request` converted a `FillFn<D>` to `body`, and functions are never unloaded.
     let fill = unsafe { std::mem::transmute::<*const c_void, FillFn<D>>(args.body) };
     // SAFETY: `recipe` points to `recipe_len` numbers.
     let recipe = unsafe { slice_or_empty(args.recipe, args.recipe_len) };
@@ -134,13 +137,13 @@ unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
     let sources = unsafe { slice_or_empty(args.sources, args.source_count) };
     // SAFETY: `parallel` is null or points to a table that is valid during the call.
     let table = unsafe { args.parallel.as_ref() };
-    // SAFETY: the functions of a host's table keep to the ABI during the call.
+    // SAFETY: the functions of a host's table follow the ABI during the call.
     let sources = Sources { sources, parallel: unsafe { Parallel::from_table(table) } };
     let target: &mut [D] = if args.target_bytes == 0 {
         &mut []
     } else {
         let len = args.target_bytes / size_of::<D>();
-        // SAFETY: `target` points to `target_bytes` zeroed bytes, aligned to 64, that only this call holds.
+        // SAFETY: `target` points to `target_bytes` zeroed bytes, aligned to 64, that only this call accesses.
         unsafe { std::slice::from_raw_parts_mut(args.target.cast(), len) }
     };
     // SAFETY: `errors` is null or valid for the call.
@@ -155,7 +158,7 @@ pub struct Packed<T> {
 }
 
 impl<T> Packed<T> {
-    /// Its index among the kernel's packed constants.
+    /// Returns its index among the kernel's packed constants.
     pub(crate) const fn index(self) -> u32 {
         self.index
     }

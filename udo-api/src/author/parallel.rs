@@ -27,7 +27,7 @@ impl fmt::Debug for Parallel<'_> {
 /// The body of a loop, behind `dyn` so that its caller is compiled once instead of per body.
 type Body<'f> = dyn Fn(usize) -> Result<(), ExecError> + Sync + 'f;
 
-/// The same with a chunk of elements.
+/// The body of a loop over chunks of elements.
 type ChunkBody<'f, T> = dyn Fn(usize, &mut [T]) -> Result<(), ExecError> + Sync + 'f;
 
 /// The state that the calls of one parallel-for share.
@@ -69,7 +69,7 @@ impl<'a> Parallel<'a> {
 
     /// Returns the number of threads that work at the same time, the caller included.
     pub fn width(&self) -> usize {
-        self.table.map_or(1, |t| t.width.max(1) as usize)
+        self.table.map_or(1, |table| table.width.max(1) as usize)
     }
 
     fn stop(&self) -> Stop<'a> {
@@ -93,7 +93,7 @@ impl<'a> Parallel<'a> {
 
     fn run_each(&self, count: usize, body: &Body<'_>) -> Result<(), ExecError> {
         let stop = self.stop();
-        let Some(table) = self.table.filter(|t| t.width > 1 && count > 1) else {
+        let Some(table) = self.table.filter(|table| table.width > 1 && count > 1) else {
             return (0..count).try_for_each(|index| {
                 stop.check()?;
                 body(index)
@@ -148,7 +148,6 @@ impl Parallel<'_> {
     ///
     /// # Errors
     /// As [`Parallel::run`], and if `workspace` is too short for all chunks.
-    /// As [`Parallel::run`], and if `workspace` is too short for all chunks.
     pub fn chunks_mut_with<T, R, F>(
         &self,
         data: &mut [T],
@@ -163,10 +162,10 @@ impl Parallel<'_> {
         F: Fn(usize, &mut [T], &mut [R]) -> Result<(), ExecError> + Sync,
     {
         let count = data.len().div_ceil(len.max(1));
-        let wanted = count.saturating_mul(workspace_len);
-        if wanted > workspace.len() {
+        let needed = count.saturating_mul(workspace_len);
+        if needed > workspace.len() {
             let bytes = |len: usize| len.saturating_mul(size_of::<R>()) as u64;
-            let bytes = [bytes(wanted), bytes(workspace.len())];
+            let bytes = [bytes(needed), bytes(workspace.len())];
             return Err(ExecError::with(Status::SCRATCH_EXCEEDED, bytes));
         }
         let workspaces = Chunks { data: workspace.as_mut_ptr(), marker: PhantomData };
@@ -190,9 +189,9 @@ impl Parallel<'_> {
         let count = rows.len();
         let (data, cols, stride) = rows.parts();
         let chunks = Chunks { data, marker: PhantomData };
-        let each = count.div_ceil(self.width().saturating_mul(ROW_GRAINS)).max(1);
-        self.run(count.div_ceil(each), |grain| {
-            for index in grain * each..count.min((grain + 1) * each) {
+        let grain_rows = count.div_ceil(self.width().saturating_mul(ROW_GRAINS)).max(1);
+        self.run(count.div_ceil(grain_rows), |grain| {
+            for index in grain * grain_rows..count.min((grain + 1) * grain_rows) {
                 // SAFETY: `index` is below the number of rows, which are inside the host's buffer.
                 let first = unsafe { chunks.at(index * stride) };
                 // SAFETY: rows do not overlap, and each index is used once, so this row is exclusive.
@@ -203,7 +202,7 @@ impl Parallel<'_> {
     }
 }
 
-/// The grains of rows per thread; a thread that starts late takes fewer.
+/// The number of grains (blocks of consecutive rows) per thread; a thread that starts late takes fewer grains.
 const ROW_GRAINS: usize = 4;
 
 /// A slice that several threads take disjoint chunks from.
@@ -224,7 +223,7 @@ impl<T> Chunks<'_, T> {
     }
 }
 
-// SAFETY: called only through a `ParallelTable`, with the `ctx` that was passed with it: a task of type `F`.
+// SAFETY: called only through a `ParallelTable`, with the `ctx` that was passed with it: a `Task`.
 unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
     // SAFETY: `Parallel::run_each` passes a task that outlives every call.
     let task = unsafe { &*ctx.cast::<Task<'_>>() };
@@ -235,9 +234,9 @@ unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
     guard::with_this_thread(|cell| {
         cell.enter();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.body)(index)));
-        let used = cell.leave();
+        let used_heap = cell.leave();
         let error = match outcome {
-            Ok(Ok(())) if !used => return,
+            Ok(Ok(())) if !used_heap => return,
             Ok(Ok(())) => ExecError::new(Status::OK),
             Ok(Err(error)) => error,
             Err(payload) => {
@@ -249,6 +248,7 @@ unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
     });
 }
 
+/// Adds the error of one call to the task: its failure is the worst error of all calls.
 #[cold]
 fn record(task: &Task<'_>, cell: &GuardCell, error: ExecError) {
     // On the calling thread the region is still open, and its traces already belong to the caller.

@@ -22,9 +22,8 @@ pub struct WorkItem {
 
 /// The buffers of a call, by the node's inputs and outputs, and the data that its launches share.
 ///
-/// All work items may access all elements, so each access is one relaxed atomic: work items that write to the
-/// same element race as on a device, without undefined behaviour.
-/// write to one element race as they would on a device, but never break the program.
+/// All work items may access all elements, so each access to an output or to scratch is one relaxed atomic: work items
+/// that write to the same element race as on a device, without undefined behaviour.
 pub struct Buffers<'a> {
     io: &'a SharedBuffers<'a>,
 }
@@ -53,21 +52,29 @@ impl<'a> SharedBuffers<'a> {
     /// # Errors
     /// The call has more outputs than [`MAX_OUTPUTS`], strided rows, or too little scratch.
     pub(crate) fn new(io: Io<'a>, scratch: &'a ScratchBuffers) -> Result<Self, ExecError> {
-        let Io { inputs, mut outputs, scratch: mut room, packed, .. } = io;
+        let Io { inputs, mut outputs, scratch: mut arena, packed, .. } = io;
         let output_count = outputs.len();
         if output_count > MAX_OUTPUTS {
             let counts = [output_count as u64, MAX_OUTPUTS as u64];
             return Err(ExecError::with(Status::NO_SUCH_PORT, counts));
         }
-        let mut taken = [const { TensorArg::ABSENT }; MAX_OUTPUTS];
-        for (port, slot) in taken.iter_mut().take(output_count).enumerate() {
+        let mut output_args = [const { TensorArg::ABSENT }; MAX_OUTPUTS];
+        for (port, slot) in output_args.iter_mut().take(output_count).enumerate() {
             if outputs.has(port) {
                 *slot = outputs.take_raw(port)?;
             }
         }
-        let scratch_ptr = room.take::<u8>(scratch.bytes)?.as_mut_ptr();
+        let scratch_ptr = arena.take::<u8>(scratch.bytes)?.as_mut_ptr();
         let marker = PhantomData;
-        Ok(Self { inputs, outputs: taken, output_count, packed, scratch_ptr, scratch, marker })
+        Ok(Self {
+            inputs,
+            outputs: output_args,
+            output_count,
+            packed,
+            scratch_ptr,
+            scratch,
+            marker,
+        })
     }
 
     /// Returns the view of a work item.
@@ -108,10 +115,11 @@ impl fmt::Debug for Buffers<'_> {
 }
 
 /// Returns the error for element `index` of `len`, which is out of range.
-const fn beyond(index: usize, len: usize) -> ExecError {
+const fn out_of_range(index: usize, len: usize) -> ExecError {
     ExecError::bad_value((index as u64).cast_signed(), len)
 }
 
+/// Returns the address of element `index` of a tensor of type `T`.
 fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if arg.dtype != T::DTYPE.code() {
         return Err(ExecError::with(
@@ -125,7 +133,7 @@ fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError
 /// Returns the address of element `index`, for a `T` with the width of the elements.
 fn locate_bits<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if index >= arg.capacity || arg.data.is_null() {
-        return Err(beyond(index, arg.capacity));
+        return Err(out_of_range(index, arg.capacity));
     }
     // SAFETY: the index is inside the host's buffer for `capacity` elements, each as wide as `T`.
     Ok(unsafe { arg.data.cast::<T>().add(index) })
@@ -134,18 +142,18 @@ fn locate_bits<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, Exec
 impl Buffers<'_> {
     fn output(&self, port: usize) -> Result<&TensorArg, ExecError> {
         let count = self.io.output_count;
-        let found = self.io.outputs.get(..count).and_then(|outputs| outputs.get(port));
-        found.ok_or(ExecError::with(Status::NO_SUCH_PORT, [port as u64, count as u64]))
+        let output = self.io.outputs.get(..count).and_then(|outputs| outputs.get(port));
+        output.ok_or(ExecError::with(Status::NO_SUCH_PORT, [port as u64, count as u64]))
     }
 
     /// Returns the address of element `index` of scratch buffer `scratch`.
     fn scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<*mut T, ExecError> {
-        let (all, ptr) = (&self.io.scratch.places, self.io.scratch_ptr);
-        let missing = ExecError::with(Status::NO_SUCH_PORT, [scratch as u64, all.len() as u64]);
-        let &[start, bytes] = all.get(scratch).ok_or(missing)?;
+        let (places, ptr) = (&self.io.scratch.places, self.io.scratch_ptr);
+        let missing = ExecError::with(Status::NO_SUCH_PORT, [scratch as u64, places.len() as u64]);
+        let &[start, bytes] = places.get(scratch).ok_or(missing)?;
         let len = bytes / size_of::<T>();
         if index >= len {
-            return Err(beyond(index, len));
+            return Err(out_of_range(index, len));
         }
         // SAFETY: the host's scratch covers every buffer; this one begins at `start`.
         let first = unsafe { ptr.add(start) }.cast::<T>();
@@ -158,9 +166,9 @@ impl Buffers<'_> {
     /// # Errors
     /// No such input or element, or another type.
     pub fn get<T: Element>(&self, port: usize, index: usize) -> Result<T, ExecError> {
-        let at = locate::<T>(self.io.inputs.raw(port)?, index)?;
-        // SAFETY: `at` is an aligned element of an input, which nothing writes to during the launch.
-        Ok(unsafe { at.read() })
+        let element = locate::<T>(self.io.inputs.raw(port)?, index)?;
+        // SAFETY: `element` is an aligned element of an input, which nothing writes to during the launch.
+        Ok(unsafe { element.read() })
     }
 
     /// Returns all elements of input `port`.
@@ -177,7 +185,7 @@ impl Buffers<'_> {
     /// No such input or element, or another width.
     pub fn get_bits<B: Bits>(&self, port: usize, index: usize) -> Result<B, ExecError> {
         let bits = self.io.inputs.get_bits::<B>(port)?;
-        let missing = beyond(index, bits.len());
+        let missing = out_of_range(index, bits.len());
         bits.get(index).copied().ok_or(missing)
     }
 
@@ -186,9 +194,9 @@ impl Buffers<'_> {
     /// # Errors
     /// No such output or element, or another type.
     pub fn get_output<T: Element>(&self, port: usize, index: usize) -> Result<T, ExecError> {
-        let at = locate::<T>(self.output(port)?, index)?;
-        // SAFETY: `at` is an aligned element of an output, which is only accessed with atomics.
-        Ok(unsafe { atomic_read(at) })
+        let element = locate::<T>(self.output(port)?, index)?;
+        // SAFETY: `element` is an aligned element of an output, which is only accessed with atomics.
+        Ok(unsafe { atomic_read(element) })
     }
 
     /// Writes element `index` of output `port`.
@@ -196,9 +204,9 @@ impl Buffers<'_> {
     /// # Errors
     /// No such output or element, or another type.
     pub fn set<T: Element>(&self, port: usize, index: usize, value: T) -> Result<(), ExecError> {
-        let at = locate::<T>(self.output(port)?, index)?;
-        // SAFETY: `at` is an aligned element of an output, which is only accessed with atomics.
-        unsafe { atomic_write(at, value) };
+        let element = locate::<T>(self.output(port)?, index)?;
+        // SAFETY: `element` is an aligned element of an output, which is only accessed with atomics.
+        unsafe { atomic_write(element, value) };
         Ok(())
     }
 
@@ -209,9 +217,9 @@ impl Buffers<'_> {
     pub fn set_bits<B: Bits>(&self, port: usize, index: usize, bits: B) -> Result<(), ExecError> {
         let arg = self.output(port)?;
         check_width::<B>(arg)?;
-        let at = locate_bits::<B>(arg, index)?;
-        // SAFETY: `at` is an aligned element of an output, which is only accessed with atomics.
-        unsafe { atomic_write(at, bits) };
+        let element = locate_bits::<B>(arg, index)?;
+        // SAFETY: `element` is an aligned element of an output, which is only accessed with atomics.
+        unsafe { atomic_write(element, bits) };
         Ok(())
     }
 
@@ -220,9 +228,9 @@ impl Buffers<'_> {
     /// # Errors
     /// No such buffer or element.
     pub fn get_scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<T, ExecError> {
-        let at = self.scratch::<T>(scratch, index)?;
-        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is only accessed with atomics.
-        Ok(unsafe { atomic_read(at) })
+        let element = self.scratch::<T>(scratch, index)?;
+        // SAFETY: `element` is an element of scratch, aligned to 64 bytes, which is only accessed with atomics.
+        Ok(unsafe { atomic_read(element) })
     }
 
     /// Writes element `index` of scratch buffer `scratch`.
@@ -235,9 +243,9 @@ impl Buffers<'_> {
         index: usize,
         value: T,
     ) -> Result<(), ExecError> {
-        let at = self.scratch::<T>(scratch, index)?;
-        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is only accessed with atomics.
-        unsafe { atomic_write(at, value) };
+        let element = self.scratch::<T>(scratch, index)?;
+        // SAFETY: `element` is an element of scratch, aligned to 64 bytes, which is only accessed with atomics.
+        unsafe { atomic_write(element, value) };
         Ok(())
     }
 
@@ -287,12 +295,12 @@ impl Buffers<'_> {
 }
 
 /// # Safety
-/// `at` must be valid and aligned for `T`, and only accessed with atomics.
-unsafe fn atomic_read<T: Element>(at: *mut T) -> T {
+/// `element` must be valid and aligned for `T`, and only accessed with atomics.
+unsafe fn atomic_read<T: Element>(element: *mut T) -> T {
     macro_rules! read {
         ($atomic:ty) => {{
-            // SAFETY: `at` is valid, aligned and only accessed with atomics; the atomic has the size of `T`.
-            let bits = unsafe { &*at.cast::<$atomic>() }.load(Ordering::Relaxed);
+            // SAFETY: `element` is valid, aligned and only accessed with atomics; the atomic has the size of `T`.
+            let bits = unsafe { &*element.cast::<$atomic>() }.load(Ordering::Relaxed);
             // SAFETY: `T` is plain old data of the same size.
             unsafe { std::mem::transmute_copy(&bits) }
         }};
@@ -306,14 +314,14 @@ unsafe fn atomic_read<T: Element>(at: *mut T) -> T {
 }
 
 /// # Safety
-/// `at` must be valid and aligned for `T`, and only accessed with atomics.
-unsafe fn atomic_write<T: Element>(at: *mut T, value: T) {
+/// `element` must be valid and aligned for `T`, and only accessed with atomics.
+unsafe fn atomic_write<T: Element>(element: *mut T, value: T) {
     macro_rules! write {
         ($atomic:ty) => {{
             // SAFETY: `T` is plain old data of the same size.
             let bits = unsafe { std::mem::transmute_copy(&value) };
-            // SAFETY: `at` is valid, aligned and only accessed with atomics; the atomic has the size of `T`.
-            unsafe { &*at.cast::<$atomic>() }.store(bits, Ordering::Relaxed);
+            // SAFETY: `element` is valid, aligned and only accessed with atomics; the atomic has the size of `T`.
+            unsafe { &*element.cast::<$atomic>() }.store(bits, Ordering::Relaxed);
         }};
     }
     match size_of::<T>() {

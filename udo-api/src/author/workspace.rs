@@ -1,4 +1,4 @@
-//! The sizes of scratch and geometry.
+//! The size of a kernel's scratch memory.
 
 use crate::abi::Workspace;
 use crate::element::Element;
@@ -22,7 +22,7 @@ impl Workspace {
         Self { bytes: len.saturating_mul(size_of::<T>()), flags: 0 }
     }
 
-    /// Appends `len` elements of type `T`.
+    /// Appends `len` elements of type `T`, aligned to [`Workspace::ALIGN_BYTES`].
     #[must_use]
     pub const fn and<T: Element>(self, len: usize) -> Self {
         let start = self.bytes.saturating_add(Self::ALIGN_BYTES - 1) & !(Self::ALIGN_BYTES - 1);
@@ -34,7 +34,7 @@ impl Workspace {
         self.bytes
     }
 
-    /// Whether a foreign kernel sets flags that this version does not know.
+    /// Whether a kernel sets flags that this version does not know.
     pub const fn has_unknown_flags(self) -> bool {
         self.flags > 1
     }

@@ -149,7 +149,7 @@ pub struct OwnedStrings(Box<[Box<str>]>);
 
 /// The stored form of a tensor parameter.
 #[derive(Debug)]
-pub struct KeptTensor<T> {
+pub struct OwnedTensor<T> {
     data: Box<[T]>,
     shape: Box<[usize]>,
 }
@@ -202,7 +202,7 @@ impl DspKept for OwnedStrings {
     }
 }
 
-impl<T: Element> DspKept for KeptTensor<T> {
+impl<T: Element> DspKept for OwnedTensor<T> {
     type Given<'k> = TypedTensor<'k, T>;
 
     fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
@@ -227,23 +227,23 @@ impl<K: DspKept> DspKept for Option<K> {
     }
 }
 
-/// Implements [`DspKept`] for a type and for its `Option`.
-macro_rules! kept {
-    ($([$($of:tt)*] $given:ty => $kept:ty;)*) => {$(
-        impl $($of)* DspParam for fn($given) {
-            type Kept = $kept;
+/// Implements [`DspParam`] for a type that the function gets and for its `Option`, with the type that the kernel stores.
+macro_rules! stored_params {
+    ($([$($generics:tt)*] $passed:ty => $stored:ty;)*) => {$(
+        impl $($generics)* DspParam for fn($passed) {
+            type Kept = $stored;
         }
 
-        impl $($of)* DspParam for fn(Option<$given>) {
-            type Kept = Option<$kept>;
+        impl $($generics)* DspParam for fn(Option<$passed>) {
+            type Kept = Option<$stored>;
         }
     )*};
 }
 
-kept! {
+stored_params! {
     [] &str => Box<str>;
     [] Strings<'_> => OwnedStrings;
-    [<T: Element>] TypedTensor<'_, T> => KeptTensor<T>;
+    [<T: Element>] TypedTensor<'_, T> => OwnedTensor<T>;
 }
 
 macro_rules! scalars {
@@ -258,7 +258,7 @@ macro_rules! scalars {
             }
         }
 
-        kept! {
+        stored_params! {
             [] $scalar => $scalar;
             [] &[$scalar] => Box<[$scalar]>;
         }

@@ -19,7 +19,8 @@ pub struct Quant<'a, T> {
     pub shape: &'a [usize],
     /// The encoding; scale 1 and zero point 0 if the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
-    /// The encoding for each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
+    /// The encoding for each position of an axis, on ports whose rules accept it:
+    /// [`per_axis`](crate::PortRule::per_axis).
     pub axis_encoding: Option<&'static AxisEncoding>,
 }
 
@@ -33,11 +34,12 @@ pub struct QuantMut<'a, T> {
     /// The encoding for each position of an axis, as in [`Quant`].
     pub axis_encoding: Option<&'static AxisEncoding>,
     extents: Extents<'a>,
-    /// A copy, since an empty output may be taken repeatedly and each view sets the dimensions for all.
+    /// The dimensions. A copy, since an empty output may be taken several times, and each view may set its dimensions.
     dims: [usize; MAX_RANK],
     rank: usize,
 }
 
+/// The encoding of a tensor without one: values equal quantized values.
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
 impl<T> Default for Quant<'_, T> {
@@ -74,7 +76,7 @@ impl<'a, T: Element> QuantMut<'a, T> {
         let axis_encoding = outputs.axis_encoding(port).ok();
         let shape = outputs.shape(port)?;
         let (mut dims, rank) = ([0; MAX_RANK], shape.len());
-        dims.iter_mut().zip(shape).for_each(|(to, from)| *to = *from);
+        dims.iter_mut().zip(shape).for_each(|(target, dim)| *target = *dim);
         let (data, extents) = outputs.take_bounded(port)?;
         Ok(Self { data, encoding, axis_encoding, extents, dims, rank })
     }
@@ -91,7 +93,7 @@ impl<'a, T: Element> QuantMut<'a, T> {
     /// Another rank, or an invalid dimension.
     pub fn set_shape(&mut self, dims: &[usize]) -> Result<(), ExecError> {
         self.extents.set(dims)?;
-        self.dims.iter_mut().zip(dims).for_each(|(to, from)| *to = *from);
+        self.dims.iter_mut().zip(dims).for_each(|(target, dim)| *target = *dim);
         Ok(())
     }
 }
@@ -170,8 +172,8 @@ impl<'a, T: Element> QuantsMut<'a, T> {
 ///     y.data.fill(0);
 ///     for index in 0..parts.len() {
 ///         let part = parts.get(index)?;
-///         for (at, (y, x)) in y.data.iter_mut().zip(part.data).enumerate() {
-///             let counts = mask.is_none_or(|mask| mask.data[at] != 0);
+///         for (index, (y, x)) in y.data.iter_mut().zip(part.data).enumerate() {
+///             let counts = mask.is_none_or(|mask| mask.data[index] != 0);
 ///             *y += if counts { i32::from(*x) } else { 0 };
 ///         }
 ///     }
@@ -332,8 +334,8 @@ impl<'a> DspCheck<'a> {
         let (first, count) = (self.next_output, self.cx.output_count());
         self.next_output = after::<P>(first, count);
         (first..self.next_output).try_for_each(|port| {
-            let found = self.cx.has_output(port).then(|| self.cx.output(port)).transpose()?;
-            check::<P>("output", port, found)
+            let desc = self.cx.has_output(port).then(|| self.cx.output(port)).transpose()?;
+            check::<P>("output", port, desc)
         })
     }
 
@@ -345,8 +347,8 @@ impl<'a> DspCheck<'a> {
         let (first, count) = (self.next_input, self.cx.input_count());
         self.next_input = after::<P>(first, count);
         (first..self.next_input).try_for_each(|port| {
-            let found = self.cx.has_input(port).then(|| self.cx.input(port)).transpose()?;
-            check::<P>("input", port, found)
+            let desc = self.cx.has_input(port).then(|| self.cx.input(port)).transpose()?;
+            check::<P>("input", port, desc)
         })
     }
 
@@ -372,21 +374,22 @@ fn after<P: DspPort + ?Sized>(first: usize, count: usize) -> usize {
     if P::IS_REPEATED { count.max(first) } else { first + 1 }
 }
 
+/// Checks that a port of the function gets a tensor of its type.
 fn check<P: DspPort + ?Sized>(
     side: &str,
     port: usize,
-    found: Option<TensorDesc>,
+    desc: Option<TensorDesc>,
 ) -> Result<(), Error> {
-    let Some(found) = found else {
+    let Some(desc) = desc else {
         if P::IS_OPTIONAL {
             return Ok(());
         }
         return Err(Error::new(format!("{side} {port} is missing, expected {}", P::DTYPE)));
     };
-    if found.dtype() == Some(P::DTYPE) {
+    if desc.dtype() == Some(P::DTYPE) {
         return Ok(());
     }
-    let found = found.dtype().map_or("of an unknown type", DType::name);
+    let found = desc.dtype().map_or("of an unknown type", DType::name);
     Err(Error::new(format!("{side} {port} is {found}, expected {}", P::DTYPE)))
 }
 

@@ -28,7 +28,7 @@ pub struct PackageRoot {
     pub package: TablePtr,
 }
 
-/// The address of a package's table, which has the layout of the package's version and so is not a reference.
+/// The address of a package's table, not a reference, since the package may be of another version with another layout.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct TablePtr(pub *const PackageV1);
@@ -39,7 +39,7 @@ unsafe impl Send for TablePtr {}
 unsafe impl Sync for TablePtr {}
 
 /// The version of root modules: the ABI's major one.
-const MAJOR: &str = "2.0.0";
+const ROOT_VERSION: &str = "2.0.0";
 
 impl RootModule for PackageRoot_Ref {
     abi_stable::declare_root_module_statics! {PackageRoot_Ref}
@@ -47,7 +47,7 @@ impl RootModule for PackageRoot_Ref {
     const NAME: &'static str = "udo_package";
     // abi_stable treats 0.1 and 0.2 as incompatible, and this crate's version is unrelated to the ABI: only the
     // major version of the ABI is compared here, the rest by the loader.
-    const VERSION_STRINGS: VersionStrings = VersionStrings::new(MAJOR);
+    const VERSION_STRINGS: VersionStrings = VersionStrings::new(ROOT_VERSION);
 }
 
 impl PackageRoot {
@@ -74,7 +74,7 @@ impl fmt::Display for DoorError {
 
 impl std::error::Error for DoorError {}
 
-/// Opens the library at `path` and returns its table. The library is never unloaded.
+/// Loads the library at `path` and returns its table. The library is never unloaded.
 ///
 /// # Errors
 /// The library does not have a root module of this SDK, or has one of another layout or version.
@@ -111,6 +111,6 @@ mod tests {
 
     #[test]
     fn root_modules_have_the_major_version_of_the_abi() {
-        assert_eq!(MAJOR, format!("{}.0.0", ABI_VERSION.major));
+        assert_eq!(ROOT_VERSION, format!("{}.0.0", ABI_VERSION.major));
     }
 }

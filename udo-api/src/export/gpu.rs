@@ -59,7 +59,7 @@ impl<K: GpuKernel> GpuFns<K> {
 
     // SAFETY: called only by the host, with arguments as the ABI says and the state from finalize.
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
-        // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
+        // SAFETY: the host follows the ABI, and finalize created a `GpuState<K>`.
         unsafe { execute_with::<GpuState<K>>(args, GpuState::execute) }
     }
 
@@ -107,7 +107,7 @@ impl<K: GpuKernel> GpuState<K> {
     }
 }
 
-/// Returns the launches that `set` declares, checked, and the scratch buffers between them.
+/// Returns the launches that `set` declares, checked, and the layout of its scratch buffers.
 fn kernel_info(
     cx: &FinalizeCx<'_>,
     set: &dyn Fn(&mut KernelInfo) -> Result<(), Error>,
@@ -121,7 +121,7 @@ fn kernel_info(
     let mut info = KernelInfo::default();
     set(&mut info)?;
     for sizes in info.launches.iter().map(|launch| launch.global_size) {
-        if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
+        if sizes.iter().try_fold(1usize, |total, &size| total.checked_mul(size)).is_none() {
             return Err(Error::new(format!("the global size {sizes:?} is too large")));
         }
     }
@@ -131,7 +131,7 @@ fn kernel_info(
     Ok((info, scratch))
 }
 
-/// Runs the launch with this number over its work items, shared out over the host's threads.
+/// Runs the launch with this number over its work items, divided among the host's threads.
 type RunLaunch<'a> =
     dyn Fn(usize, [usize; 3], &Buffers<'_>, Parallel<'_>) -> Result<(), ExecError> + 'a;
 
@@ -150,6 +150,9 @@ fn run_launches(
     Ok(())
 }
 
+/// The number of grains (blocks of consecutive work items) per thread: a few balance work items of unequal duration.
+const GRAINS: usize = 4;
+
 /// Runs every work item of a launch.
 fn run_range<K: GpuKernel>(
     kernel: &K,
@@ -159,10 +162,9 @@ fn run_range<K: GpuKernel>(
     parallel: Parallel<'_>,
 ) -> Result<(), ExecError> {
     let total: usize = global_size.iter().product();
-    // A few grains per thread balance work items of unequal duration.
-    let grain = total.div_ceil(parallel.width() * 4).max(1);
-    parallel.run(total.div_ceil(grain), |index| {
-        for item in index * grain..total.min((index + 1) * grain) {
+    let grain_len = total.div_ceil(parallel.width() * GRAINS).max(1);
+    parallel.run(total.div_ceil(grain_len), |index| {
+        for item in index * grain_len..total.min((index + 1) * grain_len) {
             let [width, height, _] = global_size;
             let global_id = [item % width, item / width % height, item / (width * height)];
             work_item(kernel, WorkItem { global_id, global_size }, buffers)?;
@@ -178,7 +180,7 @@ fn span<T>(elements: &[T]) -> Span {
 /// Sends `info` to `sink`.
 ///
 /// # Safety
-/// `sink` must be as the ABI says.
+/// `sink` must be valid as the ABI says.
 pub unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
     for &bytes in &info.scratch {
         // SAFETY: `ctx` belongs to the function.
@@ -218,11 +220,11 @@ impl GpuLaunch {
     /// # Safety
     /// The pointers must be valid for as many elements as the counts say.
     pub unsafe fn to_launch(&self) -> Result<Launch, Error> {
-        let text = |span: &Span, what: &str| {
+        let text = |span: &Span, field: &str| {
             // SAFETY: the caller guarantees `span.bytes` bytes at `span.ptr`.
             let bytes = unsafe { slice_or_empty(span.ptr, span.bytes) };
             let text = std::str::from_utf8(bytes);
-            text.map(str::to_owned).map_err(|_| Error::new(format!("its {what} is not UTF-8")))
+            text.map(str::to_owned).map_err(|_| Error::new(format!("its {field} is not UTF-8")))
         };
         if self.reserved_words != [0; 4] || self.has_local > 1 {
             return Err(Error::new("it sets reserved fields"));

@@ -25,6 +25,7 @@ pub const fn manifest_bytes<const N: usize>(package: &PackageV1, panics: PanicSt
     bytes
 }
 
+/// Writes JSON into a buffer. Bytes beyond its end are only counted, so that an empty buffer measures the size.
 struct Writer<'a> {
     buffer: &'a mut [u8],
     len: usize,
@@ -98,9 +99,16 @@ impl Writer<'_> {
         self.raw(if value { "true" } else { "false" });
     }
 
-    /// Writes `,"key":` or, for the first member, `{"key":`.
-    const fn key(&mut self, first: bool, key: &str) {
-        self.byte(if first { b'{' } else { b',' });
+    /// Writes `{"key":`, the start of an object.
+    const fn first_key(&mut self, key: &str) {
+        self.byte(b'{');
+        self.string(key);
+        self.byte(b':');
+    }
+
+    /// Writes `,"key":`, for a later member.
+    const fn key(&mut self, key: &str) {
+        self.byte(b',');
         self.string(key);
         self.byte(b':');
     }
@@ -124,52 +132,52 @@ macro_rules! list {
 }
 
 const fn write_package(out: &mut Writer<'_>, package: &PackageV1, panics: PanicStrategy) {
-    out.key(true, "abi_version");
+    out.first_key("abi_version");
     out.byte(b'"');
     out.number(package.abi_version.major as u64);
     out.byte(b'.');
     out.number(package.abi_version.minor as u64);
     out.byte(b'"');
-    out.key(false, "fingerprint");
+    out.key("fingerprint");
     out.hex(package.fingerprint);
-    out.key(false, "needs");
+    out.key("needs");
     write_needs(out, package.needs);
-    out.key(false, "package");
+    out.key("package");
     out.string(package.name.get());
-    out.key(false, "version");
+    out.key("version");
     out.string(package.version.get());
-    out.key(false, "sdk_version");
+    out.key("sdk_version");
     out.string(package.sdk_version.get());
-    out.key(false, "target");
+    out.key("target");
     out.byte(b'"');
     out.string_body(std::env::consts::ARCH);
     out.byte(b'-');
     out.string_body(std::env::consts::OS);
     out.byte(b'"');
-    out.key(false, "heap");
+    out.key("heap");
     out.string(if package.guard_cell.is_some() { "trapped" } else { "unchecked" });
-    out.key(false, "panic");
+    out.key("panic");
     out.string(panics.name());
-    out.key(false, "ops");
+    out.key("ops");
     list!(out, package.ops.own(), write_op);
-    out.key(false, "kernels");
+    out.key("kernels");
     list!(out, package.kernels.own(), write_kernel);
-    out.key(false, "libraries");
+    out.key("libraries");
     list!(out, package.libraries.own(), write_library);
     out.raw("}\n");
 }
 
 const fn write_needs(out: &mut Writer<'_>, needs: u64) {
     out.byte(b'[');
-    let mut first = true;
+    let mut is_first = true;
     let mut bit = 0;
     while bit < u64::BITS as usize {
         if needs >> bit & 1 != 0 {
-            if !first {
+            if !is_first {
                 out.byte(b',');
             }
-            first = false;
-            if let Some(name) = need(bit) {
+            is_first = false;
+            if let Some(name) = feature_name(bit) {
                 out.string(name);
             } else {
                 out.raw("\"bit ");
@@ -182,86 +190,86 @@ const fn write_needs(out: &mut Writer<'_>, needs: u64) {
     out.byte(b']');
 }
 
-/// Returns the name of need number `bit`, as in manifests.
-const fn need(bit: usize) -> Option<&'static str> {
+/// Returns the name of the host feature of bit `bit` in [`NEEDS`].
+const fn feature_name(bit: usize) -> Option<&'static str> {
     if bit < NEEDS.len() { Some(NEEDS[bit]) } else { None }
 }
 
 const fn write_op(out: &mut Writer<'_>, op: &OpDef) {
     let schema = op.schema();
-    out.key(true, "name");
+    out.first_key("name");
     out.string(schema.name());
-    out.key(false, "domain");
+    out.key("domain");
     out.string(schema.domain());
-    out.key(false, "inputs");
+    out.key("inputs");
     list!(out, schema.inputs(), write_port);
-    out.key(false, "outputs");
+    out.key("outputs");
     list!(out, schema.outputs(), write_port);
-    out.key(false, "params");
+    out.key("params");
     list!(out, schema.params(), write_param);
     out.byte(b'}');
 }
 
 const fn write_port(out: &mut Writer<'_>, port: &Port) {
-    out.key(true, "name");
+    out.first_key("name");
     out.string(port.name());
-    out.key(false, "types");
+    out.key("types");
     write_types(out, port.types());
-    out.key(false, "optional");
+    out.key("optional");
     out.bool(port.is_optional());
-    out.key(false, "static");
+    out.key("static");
     out.bool(port.wants_constant());
-    out.key(false, "repeated");
+    out.key("repeated");
     out.bool(port.is_repeated());
     out.byte(b'}');
 }
 
 const fn write_param(out: &mut Writer<'_>, param: &Param) {
-    out.key(true, "name");
+    out.first_key("name");
     out.string(param.name());
-    out.key(false, "attribute");
+    out.key("attribute");
     out.string(param.attribute_name());
-    out.key(false, "kind");
+    out.key("kind");
     out.string(match param.kind() {
         Some(kind) => kind.name(),
         None => "unknown",
     });
-    out.key(false, "types");
+    out.key("types");
     write_types(out, param.types());
-    out.key(false, "optional");
+    out.key("optional");
     out.bool(param.is_optional());
     out.byte(b'}');
 }
 
 const fn write_kernel(out: &mut Writer<'_>, kernel: &KernelDef) {
-    out.key(true, "op");
+    out.first_key("op");
     out.string(kernel.op());
-    out.key(false, "domain");
+    out.key("domain");
     out.string(kernel.domain());
-    out.key(false, "core");
+    out.key("core");
     write_core(out, kernel.core());
-    out.key(false, "ports");
+    out.key("ports");
     list!(out, kernel.port_rules(), write_rule);
     out.byte(b'}');
 }
 
 const fn write_rule(out: &mut Writer<'_>, rule: &PortRule) {
-    out.key(true, "side");
+    out.first_key("side");
     out.string(match rule.side() {
         Some(Side::Input) => "input",
         Some(Side::Output) => "output",
         None => "unknown",
     });
-    out.key(false, "port");
+    out.key("port");
     out.number(rule.port() as u64);
     match rule.wanted() {
         PortTypes::AsDeclared => {}
         PortTypes::Types(types) => {
-            out.key(false, "types");
+            out.key("types");
             write_types(out, types);
         }
         PortTypes::SameAsInput(input) => {
-            out.key(false, "same_as_input");
+            out.key("same_as_input");
             out.number(input as u64);
         }
     }
@@ -269,9 +277,9 @@ const fn write_rule(out: &mut Writer<'_>, rule: &PortRule) {
 }
 
 const fn write_library(out: &mut Writer<'_>, library: &LibraryRef) {
-    out.key(true, "core");
+    out.first_key("core");
     write_core(out, library.core());
-    out.key(false, "file");
+    out.key("file");
     out.string(library.file());
     out.byte(b'}');
 }
@@ -290,15 +298,15 @@ const fn write_core(out: &mut Writer<'_>, core: Core) {
 
 const fn write_types(out: &mut Writer<'_>, types: TypeSet) {
     out.byte(b'[');
-    let mut first = true;
+    let mut is_first = true;
     let mut i = 0;
     while i < DType::ALL.len() {
         if types.has(DType::ALL[i]) {
-            if !first {
+            if !is_first {
                 out.byte(b',');
             }
             out.string(DType::ALL[i].name());
-            first = false;
+            is_first = false;
         }
         i += 1;
     }

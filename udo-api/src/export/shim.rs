@@ -24,7 +24,8 @@ impl OpDef {
 }
 
 impl OpDef {
-    /// Creates the entry of an operator whose shapes `infer` infers, for hosts that answer for a package.
+    /// Creates the entry of an operator whose shapes `infer` infers, for hosts that implement the operator themselves
+    /// instead of a package.
     // SAFETY: only a type; callers pass arguments as the ABI says.
     pub const fn answered_by(
         schema: OpSchema,
@@ -71,12 +72,14 @@ pub(super) unsafe fn finalize_with<S>(
         Ok(Finalized { state, workspace, reserved: [0; 4] })
     };
     // SAFETY: `args` and `out` are valid by the caller's promise.
-    unsafe { finalize_by(args, out, &mut make) }
+    unsafe { finalize_dyn(args, out, &mut make) }
 }
 
+/// The part of [`finalize_with`] that is compiled once for all kernels.
+///
 /// # Safety
 /// `args` and `out` must be valid as the ABI says.
-unsafe fn finalize_by(
+unsafe fn finalize_dyn(
     args: *const FinalizeArgs,
     out: *mut Finalized,
     make: &mut dyn FnMut(&FinalizeCx<'_>) -> Result<Finalized, Error>,
@@ -110,13 +113,13 @@ pub(super) unsafe fn accept_with(
     let cx = unsafe { AcceptCx::from_raw(args) };
     // SAFETY: the caller passes memory for one number.
     let steps = unsafe { &mut *steps };
-    let mut ask = || {
-        let taken = accept(&cx)?;
-        *steps = u32::try_from(taken).unwrap_or(u32::MAX);
+    let mut call = || {
+        let accepted = accept(&cx)?;
+        *steps = u32::try_from(accepted).unwrap_or(u32::MAX);
         Ok(())
     };
     // SAFETY: `errors` is null or the host's sink, which accepts messages until this returns.
-    unsafe { report(args.node.errors, &mut ask) }
+    unsafe { report(args.node.errors, &mut call) }
 }
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once, and checks that it takes all outputs.
@@ -129,12 +132,12 @@ pub(super) unsafe fn execute_with<S>(
     body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
 ) -> u32 {
     let body = |state: &S, args: &ExecArgs| {
-        let owed = Pending::new(args);
+        let pending = Pending::new(args);
         // SAFETY: the host keeps `tensors`, `packed`, `geometry` and `parallel` valid during the call.
-        let io = unsafe { Io::from_raw(args, &owed) };
+        let io = unsafe { Io::from_raw(args, &pending) };
         body(state, io)?;
         // SAFETY: the views of `tensors` ended with `body`.
-        unsafe { owed.check(args) }
+        unsafe { pending.check(args) }
     };
     // SAFETY: `args` is valid as the ABI says and its state is an `S`, by the caller's promise.
     unsafe { watched::<S>(args, body) }
@@ -144,7 +147,7 @@ pub(super) unsafe fn execute_with<S>(
 ///
 /// # Safety
 /// `args` must be valid as the ABI says.
-unsafe fn watched_by(
+unsafe fn watched_prepare(
     args: *const ExecArgs,
     body: &dyn Fn(&ExecArgs) -> Result<(), ExecError>,
 ) -> u32 {
@@ -202,14 +205,14 @@ impl<K: Kernel> KernelFns<K> {
         let inputs = unsafe { slice_or_empty(args.inputs, args.input_count as usize) };
         // SAFETY: the host passes memory for one result.
         let out = unsafe { &mut *needs };
-        let mut ask = || {
+        let mut call = || {
             let Needs { scratch, geometry } = kernel.needs(InputShapes { args: inputs })?;
             let geometry_bytes = geometry.bytes();
             *out = NeededBytes { scratch, geometry_bytes, reserved_words: [0; 3] };
             Ok(())
         };
         // SAFETY: the sink is null or valid for the call.
-        unsafe { report(args.errors, &mut ask) }
+        unsafe { report(args.errors, &mut call) }
     }
 
     // SAFETY: called only by the host, with arguments as the ABI says.
@@ -222,7 +225,7 @@ impl<K: Kernel> KernelFns<K> {
             kernel.prepare(inputs, geometry)
         };
         // SAFETY: the host follows the ABI.
-        unsafe { watched_by(args, &fill) }
+        unsafe { watched_prepare(args, &fill) }
     }
 
     // SAFETY: called only by the host, with arguments as the ABI says and the state from finalize.

@@ -18,9 +18,9 @@ pub(super) unsafe fn watched<S>(
 ) -> u32 {
     // SAFETY: the caller passes arguments that are valid as the ABI says until this returns.
     let args = unsafe { &*args };
-    let own = if args.guard.is_null() { guard::this_thread() } else { args.guard };
+    let cell = if args.guard.is_null() { guard::this_thread() } else { args.guard };
     // SAFETY: the host passes this thread's cell, which lives as long as the thread.
-    let cell: &GuardCell = unsafe { &*own };
+    let cell: &GuardCell = unsafe { &*cell };
     cell.enter();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         // SAFETY: `state` is the `S` from finalize, which the host frees after the last call.

@@ -393,16 +393,17 @@ impl Bench {
             Err(fault) => panic!("{fault}"),
         };
         for outcome in &outcomes {
-            let (found, wanted) = (outcome.epilogue_steps, self.epilogue.len());
-            assert_eq!(found, wanted, "steps of the epilogue that the kernel accepted");
+            let (accepted, expected) = (outcome.epilogue_steps, self.epilogue.len());
+            assert_eq!(accepted, expected, "steps of the epilogue that the kernel accepted");
         }
         let outputs = outcomes.swap_remove(0).outputs;
         let others = outcomes.iter().flat_map(|other| outputs.iter().zip(&other.outputs));
         for (output, other) in others {
             assert_eq!(output.dims(), other.dims(), "of two kernels");
             if output.desc().dtype() == Some(DType::F32) {
-                let wanted: Vec<f64> = output.values::<f32>().into_iter().map(f64::from).collect();
-                assert_near(&other.values::<f32>(), &wanted, 1e-4);
+                let expected: Vec<f64> =
+                    output.values::<f32>().into_iter().map(f64::from).collect();
+                assert_near(&other.values::<f32>(), &expected, 1e-4);
             } else {
                 assert!(output.bytes() == other.bytes(), "kernels compute different results");
             }
@@ -447,13 +448,14 @@ impl Bench {
     pub(crate) fn settings(&self) -> Result<Vec<(&'static str, ParamSetting)>, Fault> {
         let Some(op) = &self.op else { return Ok(self.params.clone()) };
         let schema = op.schema();
-        let unknown = |(name, _): &&(&str, _)| schema.params().iter().all(|p| p.name() != *name);
+        let unknown =
+            |(name, _): &&(&str, _)| schema.params().iter().all(|param| param.name() != *name);
         if let Some((name, _)) = self.params.iter().find(unknown) {
             return Err(Fault::Setup(format!("{} has no parameter {name:?}", schema.name())));
         }
         let settings = schema.params().iter().map(|param| {
-            let given = self.params.iter().find(|(name, _)| *name == param.name());
-            let setting = match given {
+            let parameter = self.params.iter().find(|(name, _)| *name == param.name());
+            let setting = match parameter {
                 Some((_, setting)) => setting.clone(),
                 None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
@@ -496,9 +498,17 @@ impl Bench {
 }
 
 pub(crate) fn descs(inputs: &[Option<Input>]) -> Vec<TensorDesc> {
-    inputs.iter().map(|i| i.as_ref().map_or(TensorDesc::ABSENT, |i| i.tensor.desc())).collect()
+    inputs
+        .iter()
+        .map(|input| input.as_ref().map_or(TensorDesc::ABSENT, |input| input.tensor.desc()))
+        .collect()
 }
 
 pub(crate) fn constants(inputs: &[Option<Input>]) -> Vec<Option<&[u8]>> {
-    inputs.iter().map(|i| i.as_ref().filter(|i| i.is_constant).map(|i| i.tensor.bytes())).collect()
+    inputs
+        .iter()
+        .map(|input| {
+            input.as_ref().filter(|input| input.is_constant).map(|input| input.tensor.bytes())
+        })
+        .collect()
 }

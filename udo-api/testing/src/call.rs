@@ -1,4 +1,4 @@
-//! One call of a finalized kernel.
+//! One call of a finalized kernel, with a parallel-for that uses helper threads (the crew) or a fixed order.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -36,6 +36,9 @@ pub(crate) struct Caller<'a> {
     pub(crate) geometry: Option<&'a mut (dyn Memory + 'static)>,
 }
 
+/// The number of helper threads of [`Order::Threads`], besides the calling thread.
+const HELPERS: usize = 3;
+
 /// The stop word of a cancelled run.
 static STOPPED: u32 = 1;
 
@@ -53,16 +56,16 @@ pub(crate) fn execute(
     }
     // Threads start before the call, as in a runtime, so that starting them does not count.
     thread::scope(|scope| {
-        for _ in 0..3 {
+        for _ in 0..HELPERS {
             scope.spawn(|| crew.help());
         }
         let result = call(kernel, tensors, inputs, caller, &share);
-        crew.is_over.store(true, Ordering::SeqCst);
+        crew.is_finished.store(true, Ordering::SeqCst);
         result
     })
 }
 
-/// Makes the call.
+/// Fills the geometry if the kernel has one, then executes the kernel.
 fn call(
     kernel: &FinalizedKernel,
     tensors: &mut [TensorArg],
@@ -80,14 +83,14 @@ fn call(
         reserved_words: [0; 3],
     };
     let parallel = if caller.width <= 1 { std::ptr::null() } else { &raw const parallel };
-    let ports = (inputs, tensors.len().saturating_sub(inputs));
-    let none = Buffer::default();
-    let mut args = kernel.exec_args(tensors.as_mut_ptr(), ports, owed, &none, parallel);
+    let port_counts = (inputs, tensors.len().saturating_sub(inputs));
+    let no_scratch = Buffer::default();
+    let mut args = kernel.exec_args(tensors.as_mut_ptr(), port_counts, owed, &no_scratch, parallel);
     let scratch = caller.scratch.bytes_mut();
     args.scratch = scratch.as_mut_ptr();
     args.scratch_bytes = scratch.len();
     args.guard = caller.guard.map_or(std::ptr::null_mut(), |guard| guard.cell());
-    let told = caller.guard.unwrap_or(OWN_GUARD);
+    let guard = caller.guard.unwrap_or(OWN_GUARD);
     let mut used = HeapUse::default();
     if let (Some(prepare), Some(geometry)) = (kernel.prepare_fn(), caller.geometry) {
         args.geometry = geometry.bytes_mut().as_mut_ptr();
@@ -96,7 +99,7 @@ fn call(
         // SAFETY: as below; the geometry is for this call to fill, and outlives it.
         used.add(caller.host.watched(&mut || status = unsafe { prepare(&raw const args) }));
         if status != Status::OK.code() {
-            return Err(failure(status, told));
+            return Err(failure(status, guard));
         }
     }
     let run = kernel.execute_fn();
@@ -105,7 +108,7 @@ fn call(
     // the kernel's constants; all of them outlive the call.
     used.add(caller.host.watched(&mut || status = unsafe { run(&raw const args) }));
     if status != Status::OK.code() {
-        return Err(failure(status, told));
+        return Err(failure(status, guard));
     }
     used.add(share.crew.used());
     Ok(used)
@@ -159,8 +162,8 @@ unsafe extern "C" fn run_parallel(
 struct Crew {
     /// The current job, as a `Job`.
     job: AtomicPtr<c_void>,
-    at_work: AtomicUsize,
-    is_over: AtomicBool,
+    working: AtomicUsize,
+    is_finished: AtomicBool,
     /// The heap use of helper threads.
     heap_calls: AtomicU64,
     heap_first_bytes: AtomicUsize,
@@ -172,14 +175,15 @@ impl Crew {
         self.job.store(std::ptr::from_ref(job).cast_mut().cast(), Ordering::SeqCst);
         job.work();
         self.job.store(std::ptr::null_mut(), Ordering::SeqCst);
-        while self.at_work.load(Ordering::SeqCst) > 0 {
+        while self.working.load(Ordering::SeqCst) > 0 {
             thread::yield_now();
         }
     }
 
+    /// Works on published jobs until the call is finished.
     fn help(&self) {
-        while !self.is_over.load(Ordering::SeqCst) {
-            self.at_work.fetch_add(1, Ordering::SeqCst);
+        while !self.is_finished.load(Ordering::SeqCst) {
+            self.working.fetch_add(1, Ordering::SeqCst);
             let job = self.job.load(Ordering::SeqCst).cast::<Job<'_>>();
             // SAFETY: `share` keeps the published job until no thread works on it, and this thread registered as
             // working before it looked. The contract of a parallel-for allows concurrent calls on any thread.
@@ -190,7 +194,7 @@ impl Crew {
                     self.heap_first_bytes.store(used.first_bytes, Ordering::SeqCst);
                 }
             }
-            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            self.working.fetch_sub(1, Ordering::SeqCst);
             thread::park_timeout(Duration::from_micros(50));
         }
     }

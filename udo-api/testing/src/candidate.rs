@@ -1,4 +1,4 @@
-//! The tensors that a kernel's ports accept.
+//! Checks whether a kernel's ports accept the tensors of a test.
 
 use udo_api::guard::LibraryGuard;
 use udo_api::{KernelDef, OpDef, PortRule, Side, TensorDesc, Wanted};
@@ -17,30 +17,30 @@ pub struct Candidate<'a> {
 impl Candidate<'_> {
     /// Returns the kernel's rule for a tensor.
     pub fn rule(&self, side: Side, port: usize) -> Option<&'static PortRule> {
-        let declared = self.op.map_or(usize::MAX, |op| match side {
+        let declared_ports = self.op.map_or(usize::MAX, |op| match side {
             Side::Input => op.schema().inputs().len(),
             Side::Output => op.schema().outputs().len(),
         });
-        self.def.port_rule(side, port, declared)
+        self.def.port_rule(side, port, declared_ports)
     }
 
     /// Whether the kernel accepts tensors of these types and shapes. Encodings per axis are not checked; see
     /// [`Candidate::refused_axis_encoding`].
     pub fn takes(&self, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
-        all(inputs, outputs).all(|(side, port, desc)| {
+        present_tensors(inputs, outputs).all(|(side, port, desc)| {
             let rule = self.rule(side, port);
             let is_fixed = desc.full_shape().is_fixed();
             let has_type = match rule.map(PortRule::wanted) {
                 Some(Wanted::Types(types)) => desc.is_in(types),
-                Some(Wanted::SameAsInput(other)) => {
-                    inputs.get(other).is_none_or(|other| other.dtype() == desc.dtype())
+                Some(Wanted::SameAsInput(port)) => {
+                    inputs.get(port).is_none_or(|input| input.dtype() == desc.dtype())
                 }
                 Some(Wanted::AsDeclared) | None => true,
             };
-            let is_last = rule.is_some_and(PortRule::is_channels_last);
+            let is_channels_last = rule.is_some_and(PortRule::is_channels_last);
             has_type
                 && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
-                && (!is_last || (is_fixed && desc.rank() == 4))
+                && (!is_channels_last || (is_fixed && desc.rank() == 4))
         })
     }
 
@@ -50,7 +50,7 @@ impl Candidate<'_> {
         inputs: &[TensorDesc],
         outputs: &[TensorDesc],
     ) -> Option<(Side, usize)> {
-        let mut refused = all(inputs, outputs).filter(|&(side, port, desc)| {
+        let mut refused = present_tensors(inputs, outputs).filter(|&(side, port, desc)| {
             let takes = self.rule(side, port).is_some_and(PortRule::takes_per_axis);
             desc.axis_encoding().is_some() && !takes
         });
@@ -59,7 +59,7 @@ impl Candidate<'_> {
 }
 
 /// Iterates over the tensors that are not absent, inputs first.
-fn all<'a>(
+fn present_tensors<'a>(
     inputs: &'a [TensorDesc],
     outputs: &'a [TensorDesc],
 ) -> impl Iterator<Item = (Side, usize, &'a TensorDesc)> {

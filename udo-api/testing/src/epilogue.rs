@@ -19,8 +19,8 @@ pub(crate) fn operands(steps: &[Step]) -> impl Iterator<Item = &Step> {
     steps.iter().filter(|step| matches!(step, Step::Bias { .. } | Step::Residual(_)))
 }
 
-/// Converts the steps for packages; their inputs begin at input `first` of the node, and they follow an output of this
-/// layout.
+/// Converts the steps for packages. Their tensors are the inputs of the node from `first` on; `output` is the first
+/// output before the epilogue, in this layout.
 pub(crate) fn placed(
     steps: &[Step],
     first: usize,
@@ -29,13 +29,13 @@ pub(crate) fn placed(
 ) -> Vec<EpilogueStep> {
     let mut output = output.unwrap_or(TensorDesc::ABSENT);
     let mut inputs = first..;
-    let mut input = || inputs.next().unwrap_or(usize::MAX);
-    let place = |step: &Step| {
+    let mut next_input = || inputs.next().unwrap_or(usize::MAX);
+    let convert = |step: &Step| {
         let op = match step {
             Step::Bias { axis, .. } => {
-                EpilogueOp::Bias { input: input(), axis: layout.axis(*axis).unwrap_or(*axis) }
+                EpilogueOp::Bias { input: next_input(), axis: layout.axis(*axis).unwrap_or(*axis) }
             }
-            Step::Residual(_) => EpilogueOp::Residual { input: input() },
+            Step::Residual(_) => EpilogueOp::Residual { input: next_input() },
             Step::Activation(activation) => EpilogueOp::Activation(*activation),
             Step::Quantize(dtype, encoding) => {
                 output = output.with_dtype(*dtype).with_encoding(*encoding);
@@ -44,7 +44,7 @@ pub(crate) fn placed(
         };
         EpilogueStep::new(op, output)
     };
-    steps.iter().map(place).collect()
+    steps.iter().map(convert).collect()
 }
 
 /// Keeps the first `count` steps of the node, and updates its first output.

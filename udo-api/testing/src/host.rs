@@ -1,4 +1,4 @@
-//! The surroundings of kernel calls: their memory, and the watch on the heap.
+//! The environment of kernel calls under test: their memory, and the count of their heap calls.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use udo_host::{Buffer, OutOfMemory};
 /// The pattern after the bytes of [`Plain`] memory.
 const UNTOUCHED: u8 = 0xa5;
 
-/// The number of pattern bytes.
-const BEHIND: usize = 64;
+/// The number of pattern bytes after [`Plain`] memory.
+const GUARD_BYTES: usize = 64;
 
 /// The purpose of memory in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl fmt::Display for Role {
 
 /// Bytes that a call uses. Their address does not change.
 pub trait Memory: fmt::Debug + Send + Sync {
-    /// The bytes.
+    /// Returns the bytes.
     fn bytes(&self) -> &[u8];
 
     /// Returns the bytes for writing; a call gets this address.
@@ -70,7 +70,7 @@ pub trait Memory: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Describes a write around the bytes; `None` if there was none.
+    /// Describes a write outside of the bytes; `None` if none is detected.
     fn stray(&self) -> Option<String>;
 }
 
@@ -136,9 +136,9 @@ pub(crate) fn allocated(
     if bytes.len() == len && bytes.as_ptr().addr().is_multiple_of(align.max(1)) {
         return Ok(memory);
     }
-    let found = bytes.len();
+    let actual_len = bytes.len();
     Err(MemoryError::new(format!(
-        "the host has {found} bytes at {:p} for {role}, expected {len} bytes aligned to {align}",
+        "the host has {actual_len} bytes at {:p} for {role}, expected {len} bytes aligned to {align}",
         bytes.as_ptr()
     )))
 }
@@ -156,9 +156,9 @@ impl Host for Plain {
 
     fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
         // Other threads of the program, such as other tests, use the heap concurrently.
-        let before = thread_heap_calls();
+        let previous_calls = thread_heap_calls();
         body();
-        HeapUse { calls: thread_heap_calls() - before, first_bytes: 0 }
+        HeapUse { calls: thread_heap_calls() - previous_calls, first_bytes: 0 }
     }
 }
 
@@ -172,7 +172,7 @@ struct Padded {
 
 impl Padded {
     fn new(role: Role, len: usize) -> Result<Self, OutOfMemory> {
-        let mut buffer = Buffer::zeroed(len + BEHIND)?;
+        let mut buffer = Buffer::zeroed(len + GUARD_BYTES)?;
         buffer.bytes_mut()[len..].fill(UNTOUCHED);
         Ok(Self { role, buffer, len })
     }
@@ -188,9 +188,9 @@ impl Memory for Padded {
     }
 
     fn stray(&self) -> Option<String> {
-        let is_whole = self.buffer.bytes()[self.len..].iter().all(|&byte| byte == UNTOUCHED);
-        let whose = if self.role.port().is_some() { "" } else { "its " };
-        (!is_whole).then(|| format!("the kernel writes beyond {whose}{}", self.role))
+        let is_intact = self.buffer.bytes()[self.len..].iter().all(|&byte| byte == UNTOUCHED);
+        let article = if self.role.port().is_some() { "" } else { "its " };
+        (!is_intact).then(|| format!("the kernel writes beyond {article}{}", self.role))
     }
 }
 
@@ -199,14 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_behind_a_tensor_are_watched() {
+    fn writes_after_the_end_of_memory_are_reported() {
         let mut memory = Padded::new(Role::Output(1), 3).unwrap();
         memory.bytes_mut().fill(1);
         assert_eq!(memory.stray(), None);
         memory.buffer.bytes_mut()[3] = 0;
         assert_eq!(memory.stray().unwrap(), "the kernel writes beyond output 1");
         let mut memory = Padded::new(Role::Scratch, 0).unwrap();
-        memory.buffer.bytes_mut()[BEHIND - 1] = 0;
+        memory.buffer.bytes_mut()[GUARD_BYTES - 1] = 0;
         assert_eq!(memory.stray().unwrap(), "the kernel writes beyond its scratch");
     }
 }

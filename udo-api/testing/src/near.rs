@@ -1,4 +1,4 @@
-//! Test numbers, and comparisons with a tolerance.
+//! Pseudo-random test inputs, and comparisons of results with a tolerance.
 
 /// Returns deterministic noise between -1 and 1.
 #[expect(clippy::cast_precision_loss, reason = "24 bits fit")]
@@ -12,10 +12,10 @@ pub fn noise(len: usize) -> Vec<f32> {
 }
 
 /// Whether a number is within `allowed` of the expected one. NaN matches only NaN, and an infinity only itself.
-pub fn is_near(found: f64, wanted: f64, allowed: f64) -> bool {
-    let is_same = found.total_cmp(&wanted).is_eq() || found.is_nan() && wanted.is_nan();
-    let apart = (found - wanted).abs();
-    is_same || apart.is_finite() && apart <= allowed
+pub fn is_near(actual: f64, expected: f64, allowed: f64) -> bool {
+    let is_same = actual.total_cmp(&expected).is_eq() || actual.is_nan() && expected.is_nan();
+    let distance = (actual - expected).abs();
+    is_same || distance.is_finite() && distance <= allowed
 }
 
 /// Asserts that every number is within `tolerance` of the expected one, relative to it if that is above 1.
@@ -23,8 +23,8 @@ pub fn is_near(found: f64, wanted: f64, allowed: f64) -> bool {
 /// # Panics
 /// A number is out of tolerance.
 #[track_caller]
-pub fn assert_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
-    all_near(found, wanted, tolerance);
+pub fn assert_near<T: Copy + Into<f64>>(actual: &[T], expected: &[f64], tolerance: f64) {
+    all_near(actual, expected, tolerance);
 }
 
 /// Asserts as [`assert_near`] does, for numbers that vary by more than the tolerance, since a comparison that a
@@ -33,16 +33,16 @@ pub fn assert_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: 
 /// # Panics
 /// A number is out of tolerance, or a constant passes.
 #[track_caller]
-pub fn assert_near_varied<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
-    let constant = passing_constant(wanted, tolerance);
+pub fn assert_near_varied<T: Copy + Into<f64>>(actual: &[T], expected: &[f64], tolerance: f64) {
+    let constant = passing_constant(expected, tolerance);
     assert!(
         constant.is_none(),
         "the constant {} is within {tolerance} of all {} expected numbers: choose inputs whose results vary, or call \
          assert_near_constant",
         constant.unwrap_or_default(),
-        wanted.len()
+        expected.len()
     );
-    all_near(found, wanted, tolerance);
+    all_near(actual, expected, tolerance);
 }
 
 /// Asserts as [`assert_near`] does, for results that are constant `because` of something.
@@ -51,41 +51,43 @@ pub fn assert_near_varied<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tole
 /// A number is out of tolerance, the reason is empty, or the expected numbers vary.
 #[track_caller]
 pub fn assert_near_constant<T: Copy + Into<f64>>(
-    found: &[T],
-    wanted: &[f64],
+    actual: &[T],
+    expected: &[f64],
     tolerance: f64,
     because: &str,
 ) {
     assert!(!because.trim().is_empty(), "expected a reason for constant results");
-    let is_constant = wanted.len() < 2 || passing_constant(wanted, tolerance).is_some();
+    let is_constant = expected.len() < 2 || passing_constant(expected, tolerance).is_some();
     assert!(is_constant, "the expected numbers vary; use assert_near_varied");
-    all_near(found, wanted, tolerance);
+    all_near(actual, expected, tolerance);
 }
 
 /// Returns a constant within `tolerance` of all numbers, if there is one.
-fn passing_constant(wanted: &[f64], tolerance: f64) -> Option<f64> {
-    let first = *wanted.first().filter(|_| wanted.len() > 1)?;
-    if wanted.iter().all(|of| of.total_cmp(&first).is_eq()) {
+fn passing_constant(expected: &[f64], tolerance: f64) -> Option<f64> {
+    let first = *expected.first().filter(|_| expected.len() > 1)?;
+    if expected.iter().all(|number| number.total_cmp(&first).is_eq()) {
         return Some(first);
     }
-    if wanted.iter().any(|of| !of.is_finite()) {
+    if expected.iter().any(|number| !number.is_finite()) {
         return None;
     }
-    // Each number leaves a range; a constant passes if all ranges overlap.
-    let reach = |of: f64| tolerance * of.abs().max(1.0);
-    let low = wanted.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
-    let high = wanted.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
+    // Each number allows the constants in a range around it; some constant passes if all ranges overlap.
+    let allowed = |number: f64| tolerance * number.abs().max(1.0);
+    let low =
+        expected.iter().map(|&number| number - allowed(number)).fold(f64::NEG_INFINITY, f64::max);
+    let high =
+        expected.iter().map(|&number| number + allowed(number)).fold(f64::INFINITY, f64::min);
     (low <= high).then_some(f64::midpoint(low, high))
 }
 
 #[track_caller]
-fn all_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
-    assert_eq!(found.len(), wanted.len(), "elements");
-    for (i, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
-        let found: f64 = found.into();
+fn all_near<T: Copy + Into<f64>>(actual: &[T], expected: &[f64], tolerance: f64) {
+    assert_eq!(actual.len(), expected.len(), "elements");
+    for (i, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
+        let actual: f64 = actual.into();
         assert!(
-            is_near(found, wanted, tolerance * wanted.abs().max(1.0)),
-            "element {i} is {found}, expected {wanted} within {tolerance}"
+            is_near(actual, expected, tolerance * expected.abs().max(1.0)),
+            "element {i} is {actual}, expected {expected} within {tolerance}"
         );
     }
 }
@@ -97,34 +99,34 @@ mod tests {
     #[test]
     fn nearness_is_relative_above_one() {
         assert_near(&[100.0f32, f32::NAN], &[100.001, f64::NAN], 1e-4);
-        let apart = std::panic::catch_unwind(|| assert_near(&[0.5f32], &[0.6], 0.01));
-        let message = *apart.unwrap_err().downcast::<String>().unwrap();
+        let caught = std::panic::catch_unwind(|| assert_near(&[0.5f32], &[0.6], 0.01));
+        let message = *caught.unwrap_err().downcast::<String>().unwrap();
         assert_eq!(message, "element 0 is 0.5, expected 0.6 within 0.01");
     }
 
     #[test]
-    fn infinities_are_near_themselves_alone() {
+    fn an_infinity_is_near_only_itself() {
         let inf = f64::INFINITY;
         assert!(is_near(inf, inf, 0.0) && is_near(f64::NAN, -f64::NAN, 0.0));
-        for (found, wanted) in [(inf, -inf), (1.0, inf), (inf, 1.0), (f64::NAN, 1.0)] {
-            assert!(!is_near(found, wanted, inf), "{found} {wanted}");
+        for (actual, expected) in [(inf, -inf), (1.0, inf), (inf, 1.0), (f64::NAN, 1.0)] {
+            assert!(!is_near(actual, expected, inf), "{actual} {expected}");
         }
     }
 
-    fn refusal(run: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    fn panic_message(run: impl FnOnce() + std::panic::UnwindSafe) -> String {
         *std::panic::catch_unwind(run).unwrap_err().downcast::<String>().unwrap()
     }
 
     #[test]
     fn a_comparison_that_a_constant_passes_is_refused() {
-        for (wanted, tolerance) in [
+        for (expected, tolerance) in [
             (vec![0.0; 4], 0.0),
             (vec![f64::NAN; 3], 1e-3),
             (vec![1e-4, -1e-4, 5e-5], 1e-3),
             (vec![100.0, 100.5, 101.0], 0.01),
         ] {
-            let found = wanted.clone();
-            let message = refusal(move || assert_near_varied(&found, &wanted, tolerance));
+            let actual = expected.clone();
+            let message = panic_message(move || assert_near_varied(&actual, &expected, tolerance));
             assert!(message.contains("this comparison shows little"), "{message}");
         }
         assert_near_varied(&[7.0f32], &[7.0], 1e-6);
@@ -133,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn constant_results_want_a_reason() {
+    fn constant_results_need_a_reason() {
         assert_near_constant(&[0.0f32; 3], &[0.0; 3], 0.0, "every element is clipped");
-        refusal_str(|| assert_near_constant(&[0.0f32; 3], &[0.0; 3], 0.0, " "));
-        refusal_str(|| assert_near_constant(&[0.0f32, 1.0], &[0.0, 1.0], 0.1, "none"));
+        assert_panics(|| assert_near_constant(&[0.0f32; 3], &[0.0; 3], 0.0, " "));
+        assert_panics(|| assert_near_constant(&[0.0f32, 1.0], &[0.0, 1.0], 0.1, "none"));
     }
 
-    fn refusal_str(run: impl FnOnce() + std::panic::UnwindSafe) {
+    fn assert_panics(run: impl FnOnce() + std::panic::UnwindSafe) {
         assert!(std::panic::catch_unwind(run).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A tensor of a call, in memory of its own.
+//! An input or output of a kernel call under test, in its own allocation, with contiguous or strided rows.
 
 use udo_api::abi::TensorArg;
 use udo_api::{DType, TensorDesc};
@@ -43,7 +43,7 @@ impl Port {
     }
 
     /// Returns the size of a row and the distance between rows in bytes.
-    fn rows(&self, pitch: usize) -> (usize, usize) {
+    fn row_bytes(&self, pitch: usize) -> (usize, usize) {
         let size = element_bytes(&self.desc);
         (self.dims.last().copied().unwrap_or(1) * size, pitch * size)
     }
@@ -52,15 +52,16 @@ impl Port {
     pub(crate) fn scatter(&mut self, dense: &[u8]) {
         let Some(pitch) = self.pitch else {
             let bytes = self.memory.bytes_mut();
-            let (to, behind) = bytes.split_at_mut(dense.len().min(bytes.len()));
-            to.copy_from_slice(&dense[..to.len()]);
+            let (elements, tail) = bytes.split_at_mut(dense.len().min(bytes.len()));
+            elements.copy_from_slice(&dense[..elements.len()]);
             // A kernel must not read a bounded tensor beyond its dimensions.
-            behind.fill(UNUSED);
+            tail.fill(UNUSED);
             return;
         };
-        let (row, pitch) = self.rows(pitch);
+        let (row_bytes, pitch_bytes) = self.row_bytes(pitch);
         self.memory.bytes_mut().fill(UNTOUCHED);
-        let rows = self.memory.bytes_mut().chunks_mut(pitch).zip(dense.chunks(row.max(1)));
+        let rows =
+            self.memory.bytes_mut().chunks_mut(pitch_bytes).zip(dense.chunks(row_bytes.max(1)));
         for (to, from) in rows {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         }
@@ -69,18 +70,18 @@ impl Port {
     /// Returns the dense elements.
     pub(crate) fn gather(&self) -> Vec<u8> {
         let Some(pitch) = self.pitch else { return self.memory.bytes().to_vec() };
-        let (row, pitch) = self.rows(pitch);
-        let rows = self.memory.bytes().chunks(pitch);
-        rows.flat_map(|chunk| chunk.get(..row).unwrap_or(chunk)).copied().collect()
+        let (row_bytes, pitch_bytes) = self.row_bytes(pitch);
+        let rows = self.memory.bytes().chunks(pitch_bytes);
+        rows.flat_map(|chunk| chunk.get(..row_bytes).unwrap_or(chunk)).copied().collect()
     }
 
     /// Whether the gaps between the rows are unchanged.
-    pub(crate) fn is_whole_between(&self) -> bool {
+    pub(crate) fn has_intact_gaps(&self) -> bool {
         let Some(pitch) = self.pitch else { return true };
-        let (row, pitch) = self.rows(pitch);
-        let rows = self.memory.bytes().chunks(pitch);
-        let mut between = rows.flat_map(|chunk| chunk.get(row..).unwrap_or_default());
-        between.all(|&byte| byte == UNTOUCHED)
+        let (row_bytes, pitch_bytes) = self.row_bytes(pitch);
+        let rows = self.memory.bytes().chunks(pitch_bytes);
+        let mut gaps = rows.flat_map(|chunk| chunk.get(row_bytes..).unwrap_or_default());
+        gaps.all(|&byte| byte == UNTOUCHED)
     }
 
     pub(crate) fn desc(&self) -> &TensorDesc {
@@ -122,8 +123,8 @@ mod tests {
         let dense = bytes_of(&[1u16, 2, 3, 4, 5, 6]);
         port.scatter(dense);
         assert_eq!(port.gather(), dense);
-        assert!(port.is_whole_between());
+        assert!(port.has_intact_gaps());
         port.memory.bytes_mut()[6] = 0;
-        assert!(!port.is_whole_between(), "byte 6 lies between the rows");
+        assert!(!port.has_intact_gaps(), "byte 6 lies between the rows");
     }
 }

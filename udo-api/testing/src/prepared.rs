@@ -1,4 +1,4 @@
-//! A kernel finalized for one node, and its calls.
+//! A kernel under test, finalized for one node, and calls of it that check its writes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::port::Port;
 /// The size of a DSP's fast memory in bytes; a kernel that requests all of it gets this much.
 pub const VTCM_BYTES: usize = 4 << 20;
 
-/// Gaps between strided rows in elements; they differ so that a mix-up shows.
+/// Gaps between strided rows in elements; they differ, so that a kernel that confuses the strides fails.
 const INPUT_GAP: usize = 3;
 const OUTPUT_GAP: usize = 5;
 
@@ -136,7 +136,7 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failure) => write!(f, "execute returns: {failure}"),
-            Self::Broken(what) => f.write_str(what),
+            Self::Broken(message) => f.write_str(message),
         }
     }
 }
@@ -156,32 +156,34 @@ struct Slot {
     node: TensorDesc,
     /// The kernel's layout.
     kernel: TensorDesc,
-    is_last: bool,
+    /// Whether the kernel's layout has the channels last (NHWC).
+    is_channels_last: bool,
+    /// Whether the kernel accepts strided rows.
     takes_pitched: bool,
 }
 
 impl Slot {
     fn new(candidate: Candidate<'_>, side: Side, port: usize, desc: TensorDesc) -> Self {
-        let is_last = candidate.rule(side, port).is_some_and(PortRule::is_channels_last);
-        Self::with_order(candidate, (side, port), desc, is_last)
+        let is_channels_last = candidate.rule(side, port).is_some_and(PortRule::is_channels_last);
+        Self::with_order(candidate, (side, port), desc, is_channels_last)
     }
 
-    /// Creates a slot for a tensor with channels last if `is_last`.
+    /// Creates a slot for a tensor with channels last if `is_channels_last`.
     fn with_order(
         candidate: Candidate<'_>,
         (side, port): (Side, usize),
         desc: TensorDesc,
-        is_last: bool,
+        is_channels_last: bool,
     ) -> Self {
-        let is_last = is_last && desc.rank() == 4;
-        let turned = desc.transposed(&Layout::NHWC_AXES).filter(|_| is_last);
+        let is_channels_last = is_channels_last && desc.rank() == 4;
+        let channels_last = desc.transposed(&Layout::NHWC_AXES).filter(|_| is_channels_last);
         let takes_pitched = candidate.rule(side, port).is_some_and(PortRule::takes_pitched);
-        Self { node: desc, kernel: turned.unwrap_or(desc), is_last, takes_pitched }
+        Self { node: desc, kernel: channels_last.unwrap_or(desc), is_channels_last, takes_pitched }
     }
 
     /// Converts dense elements to the kernel's layout.
     fn to_kernel<'v>(&self, bytes: &'v [u8]) -> Cow<'v, [u8]> {
-        if !self.is_last {
+        if !self.is_channels_last {
             return Cow::Borrowed(bytes);
         }
         let size = self.node.dtype().map_or(1, udo_api::DType::size_bytes);
@@ -249,30 +251,37 @@ impl PreparedKernel {
         let output =
             |(port, desc): (usize, &TensorDesc)| Slot::new(candidate, Side::Output, port, *desc);
         let mut outputs: Vec<Slot> = node.outputs.iter().enumerate().map(output).collect();
-        let is_last = outputs.first().is_some_and(|output| output.is_last);
-        let layout = if is_last { Layout::Nhwc } else { Layout::AsGiven };
+        let is_channels_last = outputs.first().is_some_and(|output| output.is_channels_last);
+        let layout = if is_channels_last { Layout::Nhwc } else { Layout::AsGiven };
         let first_operand = node.inputs.len().saturating_sub(epilogue::operands(steps).count());
-        let mut inputs = input_slots(candidate, node, first_operand, (steps, is_last));
+        let mut inputs = input_slots(candidate, node, first_operand, (steps, is_channels_last));
         let constants = constants(&inputs, node, host)?;
-        let mut own = outputs.iter().map(|output| output.kernel).collect::<Vec<_>>();
+        let mut descs = outputs.iter().map(|output| output.kernel).collect::<Vec<_>>();
         let desc = NodeDesc {
             inputs: inputs.iter().map(|input| input.slot.kernel).collect(),
-            constants: constants.iter().map(|c| c.as_ref().map(|c| c.bytes())).collect(),
+            constants: constants
+                .iter()
+                .map(|memory| memory.as_ref().map(|memory| memory.bytes()))
+                .collect(),
             params: node.params,
-            output_count: own.len(),
+            output_count: descs.len(),
             opset: node.opset,
         };
-        let mut placed = PlacedNode::new(desc, placement.core, &own);
-        placed.epilogue = epilogue::placed(steps, first_operand, own.first().copied(), layout);
+        let mut placed = PlacedNode::new(desc, placement.core, &descs);
+        placed.epilogue = epilogue::placed(steps, first_operand, descs.first().copied(), layout);
         let epilogue_steps = accept(candidate.def, &placed)?;
-        epilogue::take(&mut placed, epilogue_steps, &mut own);
-        let taken = first_operand + epilogue::operands(&steps[..epilogue_steps]).count();
-        inputs.truncate(taken);
-        placed.node.inputs.truncate(taken);
-        placed.node.constants.truncate(taken);
-        for (slot, desc) in outputs.iter_mut().zip(own) {
+        epilogue::take(&mut placed, epilogue_steps, &mut descs);
+        let input_count = first_operand + epilogue::operands(&steps[..epilogue_steps]).count();
+        inputs.truncate(input_count);
+        placed.node.inputs.truncate(input_count);
+        placed.node.constants.truncate(input_count);
+        for (slot, desc) in outputs.iter_mut().zip(descs) {
             // A step changes the type of an output but not its shape.
-            let node = if slot.is_last { desc.transposed(&Layout::NCHW_AXES) } else { Some(desc) };
+            let node = if slot.is_channels_last {
+                desc.transposed(&Layout::NCHW_AXES)
+            } else {
+                Some(desc)
+            };
             (slot.node, slot.kernel) = (node.unwrap_or(desc), desc);
         }
         let mut kernel = finalize(candidate.def, &placed, placement.machine())?;
@@ -324,13 +333,13 @@ impl PreparedKernel {
         self.call_with(values, how, host, |_| ())
     }
 
-    /// Calls the kernel and passes the scratch to `look` afterwards.
+    /// Calls the kernel and passes the scratch to `inspect` afterwards.
     pub(crate) fn call_with<V: AsRef<[u8]>>(
         &self,
         values: &[V],
         how: How,
         host: &dyn Host,
-        look: impl FnOnce(&[u8]),
+        inspect: impl FnOnce(&[u8]),
     ) -> Result<Run, CallError> {
         let mut inputs = self.call_inputs(values, how, host)?;
         let mut outputs = self.call_outputs(how, host)?;
@@ -340,11 +349,13 @@ impl PreparedKernel {
         let is_filled = |output: usize| pairs.iter().any(|pair| pair.output == output);
         let mut args: Vec<TensorArg> = Vec::with_capacity(inputs.len() + outputs.len());
         let arg = |port: Option<&mut Port>| port.map_or(TensorArg::ABSENT, Port::arg);
-        args.extend(inputs.iter_mut().map(|i| arg(i.as_mut().map(|input| &mut input.port))));
+        args.extend(
+            inputs.iter_mut().map(|input| arg(input.as_mut().map(|input| &mut input.port))),
+        );
         args.extend(outputs.iter_mut().map(|output| arg(output.as_mut())));
         // Nothing requests these bytes for writing from here on.
-        for (at, input) in inputs.iter().enumerate() {
-            if let (Some(input), true, false) = (input, how.is_sealed, is_paired(at)) {
+        for (port, input) in inputs.iter().enumerate() {
+            if let (Some(input), true, false) = (input, how.is_sealed, is_paired(port)) {
                 input.port.memory.seal()?;
             }
         }
@@ -368,30 +379,30 @@ impl PreparedKernel {
         };
         let heap =
             execute(&self.kernel, &mut args, inputs.len(), caller).map_err(CallError::Failed)?;
-        let of_inputs = inputs.iter().flatten().map(|input| &input.port.memory);
-        let of_outputs = outputs.iter().flatten().map(|output| &output.memory);
-        let mut all = of_inputs.chain(of_outputs).chain([&scratch]).chain(&geometry);
-        if let Some(stray) = all.find_map(|memory| memory.stray()) {
+        let input_memory = inputs.iter().flatten().map(|input| &input.port.memory);
+        let output_memory = outputs.iter().flatten().map(|output| &output.memory);
+        let mut memories = input_memory.chain(output_memory).chain([&scratch]).chain(&geometry);
+        if let Some(stray) = memories.find_map(|memory| memory.stray()) {
             return Err(CallError::Broken(stray));
         }
         let is_changed = |input: &CallInput<'_>| {
-            let now = input.port.gather();
-            now.get(..input.dense.len()).is_some_and(|now| now != &*input.dense)
+            let elements = input.port.gather();
+            elements.get(..input.dense.len()).is_some_and(|elements| elements != &*input.dense)
         };
-        let changed = inputs.iter().enumerate().find(|(at, input)| {
-            input.as_ref().is_some_and(|input| !is_paired(*at) && is_changed(input))
+        let changed = inputs.iter().enumerate().find(|(port, input)| {
+            input.as_ref().is_some_and(|input| !is_paired(*port) && is_changed(input))
         });
         if let Some((port, _)) = changed {
             return Err(CallError::Broken(format!("the kernel changes input {port}")));
         }
         let args = args.get(inputs.len()..).unwrap_or_default();
-        let mut made = Vec::with_capacity(outputs.len());
+        let mut collected = Vec::with_capacity(outputs.len());
         for (index, (port, arg)) in outputs.iter().zip(args).enumerate() {
             let poison = (!is_filled(index)).then_some(how.poison);
-            made.push(self.collected(index, port.as_ref(), arg.shape(), poison)?);
+            collected.push(self.collected(index, port.as_ref(), arg.shape(), poison)?);
         }
-        look(scratch.bytes());
-        Ok(Run { outputs: made, heap })
+        inspect(scratch.bytes());
+        Ok(Run { outputs: collected, heap })
     }
 
     /// Creates the inputs that the kernel reads, in memory of their own.
@@ -401,32 +412,32 @@ impl PreparedKernel {
         how: How,
         host: &dyn Host,
     ) -> Result<Vec<Option<CallInput<'v>>>, MemoryError> {
-        let of = |(at, input): (usize, &InputSlot)| {
+        let create = |(index, input): (usize, &InputSlot)| {
             let InputSlot { slot, dims, is_constant } = input;
-            let is_read = !slot.node.is_absent() && self.kernel.reads(at);
-            let Some(values) = values.get(at).filter(|_| is_read) else { return Ok(None) };
+            let is_read = !slot.node.is_absent() && self.kernel.reads(index);
+            let Some(values) = values.get(index).filter(|_| is_read) else { return Ok(None) };
             let dense = slot.to_kernel(values.as_ref());
             let gap = if !is_constant && slot.is_pitched(how.mode) { INPUT_GAP } else { 0 };
-            let mut port = Port::new(host, Role::Input(at), slot.kernel, dims.clone(), gap)?;
+            let mut port = Port::new(host, Role::Input(index), slot.kernel, dims.clone(), gap)?;
             port.scatter(&dense);
             Ok(Some(CallInput { port, dense }))
         };
-        self.inputs.iter().enumerate().map(of).collect()
+        self.inputs.iter().enumerate().map(create).collect()
     }
 
     /// Creates the outputs, in memory of their own.
     fn call_outputs(&self, how: How, host: &dyn Host) -> Result<Vec<Option<Port>>, MemoryError> {
-        let of = |(at, slot): (usize, &Slot)| {
+        let create = |(index, slot): (usize, &Slot)| {
             if slot.kernel.is_absent() {
                 return Ok(None);
             }
             let gap = if slot.is_pitched(how.mode) { OUTPUT_GAP } else { 0 };
             let dims = slot.kernel.shape().to_vec();
-            let mut port = Port::new(host, Role::Output(at), slot.kernel, dims, gap)?;
+            let mut port = Port::new(host, Role::Output(index), slot.kernel, dims, gap)?;
             port.scatter(&vec![how.poison; slot.kernel.size_bytes()]);
             Ok(Some(port))
         };
-        self.outputs.iter().enumerate().map(of).collect()
+        self.outputs.iter().enumerate().map(create).collect()
     }
 
     /// Returns the pairs that share the output's memory, which gets the input's elements. As in the runtime, neither is
@@ -443,7 +454,8 @@ impl PreparedKernel {
                 && from.desc().size_bytes() == to.desc().size_bytes()
                 && from.desc().full_shape().is_fixed()
                 && to.desc().full_shape().is_fixed();
-            let is_taken = pairs.iter().any(|p| p.input == pair.input || p.output == pair.output);
+            let is_taken =
+                pairs.iter().any(|other| other.input == pair.input || other.output == pair.output);
             if is_constant || !fits || is_taken {
                 continue;
             }
@@ -462,7 +474,7 @@ impl PreparedKernel {
         dims: &[usize],
         poison: Option<u8>,
     ) -> Result<Output, CallError> {
-        let broken = |what: String| Err(CallError::Broken(what));
+        let broken = |message: String| Err(CallError::Broken(message));
         let (Some(port), Some(slot)) = (port, self.outputs.get(index)) else {
             return Ok(Output { dims: Vec::new(), bytes: Vec::new() });
         };
@@ -472,20 +484,20 @@ impl PreparedKernel {
                 "the kernel sets {dims:?} for output {index}, whose bounds are {bound:?}"
             ));
         }
-        if !port.is_whole_between() {
+        if !port.has_intact_gaps() {
             return broken(format!("the kernel writes between the rows of output {index}"));
         }
         let size = port.element_bytes();
         let mut bytes = port.gather();
-        let behind = bytes.split_off((dims.iter().product::<usize>() * size).min(bytes.len()));
+        let tail = bytes.split_off((dims.iter().product::<usize>() * size).min(bytes.len()));
         let is_bounded = !port.desc().full_shape().is_fixed();
-        let is_written = |poison| behind.iter().any(|&byte| byte != poison);
+        let is_written = |poison| tail.iter().any(|&byte| byte != poison);
         if is_bounded && poison.is_some_and(is_written) {
             return broken(format!(
                 "the kernel writes beyond the dimensions {dims:?} that it sets for output {index}"
             ));
         }
-        if slot.is_last {
+        if slot.is_channels_last {
             let bytes = permuted(&bytes, dims, Layout::NCHW_AXES, size);
             return Ok(Output { dims: slot.node.shape().to_vec(), bytes });
         }
@@ -508,22 +520,22 @@ fn input_slots(
     candidate: Candidate<'_>,
     node: &NodeSpec<'_>,
     first_operand: usize,
-    (steps, is_last): (&[Step], bool),
+    (steps, is_channels_last): (&[Step], bool),
 ) -> Vec<InputSlot> {
     let mut operands = epilogue::operands(steps);
-    let of = |(port, input): (usize, &NodeInput<'_>)| {
+    let slot = |(port, input): (usize, &NodeInput<'_>)| {
         let slot = match (port >= first_operand).then(|| operands.next()).flatten() {
             // A residual has the layout of the output that it is added to.
             Some(step) => {
-                let is_last = is_last && matches!(step, Step::Residual(_));
-                Slot::with_order(candidate, (Side::Input, port), input.desc, is_last)
+                let is_channels_last = is_channels_last && matches!(step, Step::Residual(_));
+                Slot::with_order(candidate, (Side::Input, port), input.desc, is_channels_last)
             }
             None => Slot::new(candidate, Side::Input, port, input.desc),
         };
-        let dims = if slot.is_last { slot.kernel.shape() } else { input.dims }.to_vec();
+        let dims = if slot.is_channels_last { slot.kernel.shape() } else { input.dims }.to_vec();
         InputSlot { slot, dims, is_constant: input.constant.is_some() }
     };
-    node.inputs.iter().enumerate().map(of).collect()
+    node.inputs.iter().enumerate().map(slot).collect()
 }
 
 /// Returns the constants in the kernel's layout, read-only.
@@ -532,15 +544,15 @@ fn constants(
     node: &NodeSpec<'_>,
     host: &dyn Host,
 ) -> Result<Vec<Option<Box<dyn Memory>>>, Refusal> {
-    let of = |(port, (input, given)): (usize, (&InputSlot, &NodeInput<'_>))| {
-        let Some(bytes) = given.constant else { return Ok(None) };
+    let copy = |(port, (input, spec)): (usize, (&InputSlot, &NodeInput<'_>))| {
+        let Some(bytes) = spec.constant else { return Ok(None) };
         let mut memory = allocated(host, Role::Constant(port), bytes.len(), ALIGN_BYTES)?;
         memory.bytes_mut().copy_from_slice(&input.slot.to_kernel(bytes));
         memory.seal()?;
         Ok(Some(memory))
     };
     let constants: Result<_, MemoryError> =
-        inputs.iter().zip(node.inputs).enumerate().map(of).collect();
+        inputs.iter().zip(node.inputs).enumerate().map(copy).collect();
     constants.map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })
 }
 
@@ -553,13 +565,14 @@ struct Pair {
 impl Pair {
     /// Lets the input share the output's memory in arguments with this many inputs.
     fn share(&self, args: &mut [TensorArg], inputs: usize) {
-        let at = inputs + self.output;
-        let data = args.get(at).map(|arg| arg.data);
+        let output_arg = inputs + self.output;
+        let data = args.get(output_arg).map(|arg| arg.data);
         let number = |port: usize| u16::try_from(port).unwrap_or(u16::MAX);
-        for (at, other) in [(self.input, self.output), (at, self.input)] {
-            let Some(arg) = args.get_mut(at) else { continue };
-            let mut paired = std::mem::replace(arg, TensorArg::ABSENT).paired_with(number(other));
-            if let (Some(data), true) = (data, at == self.input) {
+        for (index, other_port) in [(self.input, self.output), (output_arg, self.input)] {
+            let Some(arg) = args.get_mut(index) else { continue };
+            let mut paired =
+                std::mem::replace(arg, TensorArg::ABSENT).paired_with(number(other_port));
+            if let (Some(data), true) = (data, index == self.input) {
                 paired.data = data;
             }
             *arg = paired;
@@ -594,23 +607,28 @@ pub(crate) fn used_bytes(bytes: &[u8], poison: u8) -> usize {
     end
 }
 
-/// Permutes the axes of a rank-4 tensor.
+/// Permutes the axes of a rank-4 tensor: axis `i` of the result is axis `order[i]` of `dims`.
 fn permuted(bytes: &[u8], dims: &[usize], order: [usize; 4], size: usize) -> Vec<u8> {
     let extent = |axis: usize| dims.get(axis).copied().unwrap_or(1);
-    let to = order.map(extent);
-    let mut turned = Vec::with_capacity(bytes.len());
-    for place in 0..to.iter().product::<usize>() {
-        let (mut left, mut at) = (place, [0; 4]);
-        for (axis, extent) in order.into_iter().zip(to).rev() {
-            if let Some(at) = at.get_mut(axis) {
-                *at = left % extent;
+    let new_dims = order.map(extent);
+    let mut result = Vec::with_capacity(bytes.len());
+    for new_index in 0..new_dims.iter().product::<usize>() {
+        let (mut remaining, mut position) = (new_index, [0; 4]);
+        for (axis, extent) in order.into_iter().zip(new_dims).rev() {
+            if let Some(coordinate) = position.get_mut(axis) {
+                *coordinate = remaining % extent;
             }
-            left /= extent;
+            remaining /= extent;
         }
-        let from = at.iter().enumerate().fold(0, |from, (axis, at)| from * extent(axis) + at);
-        turned.extend_from_slice(bytes.get(from * size..(from + 1) * size).unwrap_or_default());
+        let old_index = position
+            .iter()
+            .enumerate()
+            .fold(0, |index, (axis, coordinate)| index * extent(axis) + coordinate);
+        result.extend_from_slice(
+            bytes.get(old_index * size..(old_index + 1) * size).unwrap_or_default(),
+        );
     }
-    turned
+    result
 }
 
 #[cfg(test)]
@@ -642,8 +660,8 @@ mod tests {
             let x = io.inputs.get::<f32>(0)?;
             let (y, scratch) = (io.outputs.take::<f32>(0)?, io.scratch.take::<f32>(2)?);
             scratch.copy_from_slice(&x[..2]);
-            io.parallel.chunks_mut(y, 1, |at, y| {
-                y[0] = 2.0 * x[at];
+            io.parallel.chunks_mut(y, 1, |index, y| {
+                y[0] = 2.0 * x[index];
                 Ok(())
             })
         }
@@ -652,11 +670,11 @@ mod tests {
     const DOUBLED: KernelDef = KernelDef::new::<Doubled>("Doubled", Core::CPU)
         .ports(&[input(0, types::F32), output_like(0, 0)]);
 
-    /// Notes what it is asked for, and says of every thread that it allocates once.
+    /// Records the requested memory, and reports one allocation for every thread.
     #[derive(Default)]
-    struct Noting(Mutex<Vec<(Role, usize)>>);
+    struct Recorder(Mutex<Vec<(Role, usize)>>);
 
-    impl Host for Noting {
+    impl Host for Recorder {
         fn memory(
             &self,
             role: Role,
@@ -674,13 +692,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_gives_the_memory_of_calls_and_watches_their_heap() {
+    fn the_host_provides_memory_and_counts_heap_calls() {
         let desc = TensorDesc::new(DType::F32, Shape::new(&[5]).unwrap());
         let inputs = [NodeInput { desc, dims: &[5], constant: None }];
         let node = NodeSpec { inputs: &inputs, params: &[], outputs: &[desc], opset: 21 };
         let placement = Placement { core: Core::CPU, threads: 4, fast_math: FastMath::None };
         let candidate = Candidate { def: &DOUBLED, op: None, guard: None };
-        let host = Noting::default();
+        let host = Recorder::default();
         let kernel = PreparedKernel::new(candidate, &node, placement, &host).unwrap();
         assert!(host.0.lock().unwrap().is_empty(), "no input is constant");
         let x = bytes_of(&[1f32, -2.0, 0.5, 8.0, 0.0]);
@@ -688,14 +706,17 @@ mod tests {
             [(1, Order::Forwards), (4, Order::Forwards), (4, Order::Backwards), (4, Order::Threads)]
         {
             let (how, mut used) = (How { width, order, ..How::default() }, 0);
-            let look = |scratch: &[u8]| used = used_bytes(scratch, how.poison);
-            let run = kernel.call_with(&[x], how, &host, look).unwrap();
-            let wanted = bytes_of(&[2f32, -4.0, 1.0, 16.0, 0.0]).to_vec();
-            assert_eq!(run.outputs, [Output { dims: vec![5], bytes: wanted }], "{order:?}");
+            let inspect = |scratch: &[u8]| used = used_bytes(scratch, how.poison);
+            let run = kernel.call_with(&[x], how, &host, inspect).unwrap();
+            let expected = bytes_of(&[2f32, -4.0, 1.0, 16.0, 0.0]).to_vec();
+            assert_eq!(run.outputs, [Output { dims: vec![5], bytes: expected }], "{order:?}");
             assert!(run.heap.calls >= 1 && run.heap.first_bytes == 8, "{:?}", run.heap);
             assert_eq!(used, 8);
-            let asked = std::mem::take(&mut *host.0.lock().unwrap());
-            assert_eq!(asked, [(Role::Input(0), 20), (Role::Output(0), 20), (Role::Scratch, 16)]);
+            let requests = std::mem::take(&mut *host.0.lock().unwrap());
+            assert_eq!(
+                requests,
+                [(Role::Input(0), 20), (Role::Output(0), 20), (Role::Scratch, 16)]
+            );
         }
     }
 
@@ -726,17 +747,17 @@ mod tests {
     fn used_scratch_ends_with_the_last_byte_written() {
         let mut scratch = vec![7; 200_000];
         assert_eq!((used_bytes(&scratch, 7), used_bytes(&[], 7)), (0, 0));
-        for at in [0, 255, 256, 65_535, 65_536, 199_999] {
-            scratch[at] = 1;
-            assert_eq!(used_bytes(&scratch, 7), at + 1);
+        for index in [0, 255, 256, 65_535, 65_536, 199_999] {
+            scratch[index] = 1;
+            assert_eq!(used_bytes(&scratch, 7), index + 1);
         }
     }
 
     #[test]
-    fn axes_come_back_in_their_order() {
+    fn permuting_to_nhwc_and_back_restores_the_elements() {
         let bytes: Vec<u8> = (0..48).collect();
-        let last = permuted(&bytes, &[1, 2, 3, 4], Layout::NHWC_AXES, 2);
-        assert_eq!(last[..6], [0, 1, 24, 25, 2, 3]);
-        assert_eq!(permuted(&last, &[1, 3, 4, 2], Layout::NCHW_AXES, 2), bytes);
+        let channels_last = permuted(&bytes, &[1, 2, 3, 4], Layout::NHWC_AXES, 2);
+        assert_eq!(channels_last[..6], [0, 1, 24, 25, 2, 3]);
+        assert_eq!(permuted(&channels_last, &[1, 3, 4, 2], Layout::NCHW_AXES, 2), bytes);
     }
 }

@@ -69,8 +69,10 @@ impl Bench {
             inputs.resize(inputs.len().max(op.schema().inputs().len()), None);
         }
         inputs.extend(operands.iter().map(Some));
-        let dims: Vec<_> =
-            inputs.iter().map(|i| i.map_or(Vec::new(), |i| i.tensor.dims())).collect();
+        let dims: Vec<_> = inputs
+            .iter()
+            .map(|input| input.map_or(Vec::new(), |input| input.tensor.dims()))
+            .collect();
         let specs = inputs.iter().zip(&dims).map(|(input, dims)| NodeInput {
             desc: input.map_or(TensorDesc::ABSENT, |input| input.tensor.desc()),
             dims,
@@ -95,12 +97,12 @@ impl Bench {
             if mode == Mode::Pitched && any_bounded {
                 continue;
             }
-            let other = self.call(candidate.def, &kernel, &values, mode)?;
-            let pairs = outcome.outputs.iter().zip(&other.outputs);
+            let outcome_in_mode = self.call(candidate.def, &kernel, &values, mode)?;
+            let pairs = outcome.outputs.iter().zip(&outcome_in_mode.outputs);
             if pairs.into_iter().any(|(a, b)| a.dims() != b.dims() || a.bytes() != b.bytes()) {
                 let core = candidate.def.core();
-                let what = format!("the kernel for {core} computes other results {name}");
-                return Err(Fault::Broken(what));
+                let message = format!("the kernel for {core} computes other results {name}");
+                return Err(Fault::Broken(message));
             }
         }
         Ok(outcome)
@@ -116,16 +118,16 @@ impl Bench {
         let (width, order) = (self.threads, Order::Backwards);
         let how = How { mode, poison: POISON, width, order, ..How::default() };
         let mut scratch_used_bytes = 0;
-        let look = |scratch: &[u8]| scratch_used_bytes = used_bytes(scratch, POISON);
-        let run = kernel.call_with(values, how, &Plain, look).map_err(|error| match error {
+        let measure = |scratch: &[u8]| scratch_used_bytes = used_bytes(scratch, POISON);
+        let run = kernel.call_with(values, how, &Plain, measure).map_err(|error| match error {
             CallError::Failed(failure) => Fault::Execute(failure),
-            CallError::Broken(what) => Fault::Broken(what),
+            CallError::Broken(message) => Fault::Broken(message),
         })?;
         let outputs = kernel.outputs().zip(run.outputs);
         Ok(Outcome {
             kernel: *def,
             outputs: outputs
-                .map(|(desc, made)| Tensor::new(desc, made.dims, &made.bytes))
+                .map(|(desc, output)| Tensor::new(desc, output.dims, &output.bytes))
                 .collect(),
             workspace: kernel.workspace(),
             scratch_used_bytes,
@@ -137,12 +139,12 @@ impl Bench {
 
     /// Returns the tensors of the epilogue as inputs of the node.
     fn epilogue_inputs(&self) -> Vec<Input> {
-        let of = |step: &Step| match step {
+        let input = |step: &Step| match step {
             Step::Bias { tensor, .. } => Some(Input { tensor: tensor.clone(), is_constant: true }),
             Step::Residual(tensor) => Some(Input { tensor: tensor.clone(), is_constant: false }),
             Step::Activation(_) | Step::Quantize(..) => None,
         };
-        self.epilogue.iter().filter_map(of).collect()
+        self.epilogue.iter().filter_map(input).collect()
     }
 
     fn candidate<'a>(&'a self, kernel: &'a KernelDef) -> Candidate<'a> {

@@ -32,7 +32,7 @@ pub fn tensor<T: Element>(dims: &[usize], values: &[T]) -> Tensor {
 }
 
 impl Tensor {
-    /// Creates a tensor from the dense elements `bytes` of a run with these dimensions.
+    /// Creates a tensor from dense elements; `dims` are the dimensions in this run, `desc` has their bounds.
     pub(crate) fn new(desc: TensorDesc, dims: Vec<usize>, bytes: &[u8]) -> Self {
         Self { desc, dims, data: buffer(bytes) }
     }
@@ -115,8 +115,8 @@ pub(crate) fn fixed(dims: &[usize]) -> Shape {
 }
 
 #[track_caller]
-fn shape(of: Result<Shape, udo_api::Error>) -> Shape {
-    match of {
+fn shape(result: Result<Shape, udo_api::Error>) -> Shape {
+    match result {
         Ok(shape) => shape,
         Err(error) => panic!("{error}"),
     }

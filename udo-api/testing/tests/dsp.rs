@@ -115,14 +115,14 @@ fn parameters_of_every_kind_arrive_and_cost_no_heap() {
         .tensor("table", &tensor(&[1, 2], &[F16::from_f32(1.0), F16::from_f32(2.0)]));
     let outcomes = bench.run().unwrap();
     assert_eq!(outcomes[0].heap_calls, 0);
-    let wanted = [1.5, 200.0, 1.0, 5.0, 2.0, 3.0, 0.75, 85.0, 2203.0];
-    assert_eq!(outcomes[0].outputs[0].values::<f32>(), wanted);
+    let expected = [1.5, 200.0, 1.0, 5.0, 2.0, 3.0, 0.75, 85.0, 2203.0];
+    assert_eq!(outcomes[0].outputs[0].values::<f32>(), expected);
 }
 
 #[test]
 fn parameters_that_a_node_leaves_out_have_their_default_or_none() {
-    let wanted = [2.0, 3.0, -1.0, 6.0, -1.0, -99.0, 3.0, -1.0, -1.0];
-    assert_eq!(everything_bench().int("scale", 2).one().values::<f32>(), wanted);
+    let expected = [2.0, 3.0, -1.0, 6.0, -1.0, -99.0, 3.0, -1.0, -1.0];
+    assert_eq!(everything_bench().int("scale", 2).one().values::<f32>(), expected);
 }
 
 #[test]
@@ -143,15 +143,15 @@ fn parameters_that_do_not_fit_are_refused_in_finalize() {
             "parameter \"table\" is a tensor of f32, expected f16",
         ),
     ];
-    for (with, wanted) in cases {
+    for (with, expected) in cases {
         let fault = with(everything_bench().float("scale", 1.0)).fault();
         assert!(matches!(fault, Fault::Finalize(_)), "{fault}");
-        assert!(fault.to_string().contains(wanted), "{fault}");
+        assert!(fault.to_string().contains(expected), "{fault}");
     }
 }
 
 #[test]
-fn a_parameter_must_be_in_the_schema_even_where_it_is_optional() {
+fn optional_parameters_must_be_in_the_schema() {
     dsp_kernel!(StrayDsp = stray(out: [f32], in: [f32], params: { limit: Option<f32> }));
 
     fn stray(
@@ -185,14 +185,14 @@ fn blend(
     if let Some(count) = count {
         count.data.fill(i32::try_from(rest.len()).unwrap_or(-1));
     }
-    for (at, y) in out.data.iter_mut().enumerate() {
-        let mut sum = first.encoding.dequantize(first.data[at]);
+    for (element, y) in out.data.iter_mut().enumerate() {
+        let mut sum = first.encoding.dequantize(first.data[element]);
         if let Some(bias) = bias {
-            sum += bias.encoding.dequantize(bias.data[at]);
+            sum += bias.encoding.dequantize(bias.data[element]);
         }
         for index in 0..rest.len() {
             let tensor = rest.get(index)?;
-            sum += tensor.encoding.dequantize(tensor.data[at]);
+            sum += tensor.encoding.dequantize(tensor.data[element]);
         }
         *y = out.encoding.quantize(sum);
     }
@@ -223,7 +223,7 @@ fn optional_and_repeated_inputs_come_as_the_node_has_them() {
 }
 
 #[test]
-fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
+fn finalize_refuses_nodes_with_other_ports_than_the_function() {
     dsp_kernel!(PlainDsp = plain(out: [u8], in: [u8], params: {}));
 
     fn plain(out: QuantMut<'_, u8>, x: Quant<'_, u8>, _vtcm: Scratch<'_>) -> Result<(), ExecError> {
@@ -233,35 +233,35 @@ fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
 
     let plain = || Bench::kernel(KernelDef::new::<PlainDsp>("Plain", V68));
     let blend = || Bench::kernel(BLEND);
-    let one = || quantized([0, 0], 1.0);
-    let two = || Shape::new(&[2]).unwrap();
+    let input = || quantized([0, 0], 1.0);
+    let shape = || Shape::new(&[2]).unwrap();
     let floats = || tensor(&[2], &[0f32, 0.0]);
     let cases = [
-        (plain().absent().output(DType::U8, two()), "input 0 is missing, expected u8"),
-        (plain().input(floats()).output(DType::U8, two()), "input 0 is f32, expected u8"),
-        (plain().input(one()).output(DType::I8, two()), "output 0 is i8, expected u8"),
+        (plain().absent().output(DType::U8, shape()), "input 0 is missing, expected u8"),
+        (plain().input(floats()).output(DType::U8, shape()), "input 0 is f32, expected u8"),
+        (plain().input(input()).output(DType::I8, shape()), "output 0 is i8, expected u8"),
         (
-            plain().input(one()).input(one()).like_input(),
+            plain().input(input()).input(input()).like_input(),
             "the node has input 1, which the function does not take",
         ),
         (
-            plain().input(one()).like_input().like_input(),
+            plain().input(input()).like_input().like_input(),
             "the node has output 1, which the function does not take",
         ),
-        (blend().input(one()).input(one()).like_input(), "input 1 is u8, expected i32"),
+        (blend().input(input()).input(input()).like_input(), "input 1 is u8, expected i32"),
         (
-            blend().input(one()).absent().input(one()).input(floats()).like_input(),
+            blend().input(input()).absent().input(input()).input(floats()).like_input(),
             "input 3 is f32, expected u8",
         ),
         (
-            blend().input(one()).absent().absent().input(one()).like_input(),
+            blend().input(input()).absent().absent().input(input()).like_input(),
             "input 2 is missing, expected u8",
         ),
     ];
-    for (bench, wanted) in cases {
+    for (bench, expected) in cases {
         let fault = bench.fault();
         assert!(matches!(fault, Fault::Finalize(_)), "{fault}");
-        assert!(fault.to_string().contains(wanted), "{fault}");
+        assert!(fault.to_string().contains(expected), "{fault}");
     }
 }
 
@@ -269,7 +269,7 @@ const BOUNDED: &[PortRule] = &[output(0, types::U8).bounded(), output(1, types::
 
 /// Two outputs whose dimensions depend on the data.
 #[test]
-fn each_of_two_outputs_says_its_extents() {
+fn each_of_two_outputs_sets_its_dimensions() {
     dsp_kernel!(SplitDsp = split(out: [u8, i32], in: [i8], params: {}));
 
     fn split(
@@ -321,12 +321,12 @@ fn copies(
 }
 
 #[test]
-fn every_tensor_of_a_repeated_output_is_owed() {
+fn every_tensor_of_a_repeated_output_must_be_taken() {
     let kernel =
         || Bench::kernel(KernelDef::new::<CopiesDsp>("Copies", V68)).input(quantized([1, 2], 1.0));
     let outputs = kernel().int("missed", -1).like_input().like_input().like_input().all();
-    let found: Vec<Vec<u8>> = outputs.iter().map(Tensor::values).collect();
-    assert_eq!(found, [[1, 2], [2, 3], [2, 3]]);
+    let values: Vec<Vec<u8>> = outputs.iter().map(Tensor::values).collect();
+    assert_eq!(values, [[1, 2], [2, 3], [2, 3]]);
     assert_eq!(kernel().int("missed", -1).like_input().all().len(), 1);
     let error = kernel().int("missed", 1).like_input().like_input().like_input().error();
     assert!(error.contains("returned without taking an output: port 2"), "{error}");
@@ -340,15 +340,15 @@ fn again(
     _x: Quant<'_, u8>,
     _vtcm: Scratch<'_>,
 ) -> Result<(), ExecError> {
-    let (one, mut other) = (all.take(0)?, all.take(0)?);
-    let before = one.shape();
-    other.set_shape(&[3, 0])?;
-    assert_eq!((before, other.shape()), (&[5, 0][..], &[3, 0][..]));
+    let (first_view, mut second_view) = (all.take(0)?, all.take(0)?);
+    let borrowed_shape = first_view.shape();
+    second_view.set_shape(&[3, 0])?;
+    assert_eq!((borrowed_shape, second_view.shape()), (&[5, 0][..], &[3, 0][..]));
     Ok(())
 }
 
 #[test]
-fn what_is_borrowed_of_extents_stays_when_they_are_set() {
+fn a_borrowed_shape_is_unchanged_when_dimensions_are_set() {
     const RULES: &[PortRule] = &[output(0, types::U8).bounded()];
     let bounded = Shape::from_dims(&[Dim::UpTo(5), Dim::Fixed(0)]).unwrap();
     let kernel = Bench::kernel(KernelDef::new::<AgainDsp>("Again", V68).ports(RULES));

@@ -1,4 +1,5 @@
-//! An operator in the former names of the contract, as packages of authors have it.
+//! An operator written with the deprecated names of `udo-api` and `udo-testing`, which published packages still use.
+#![expect(clippy::unwrap_used, reason = "an encoding that is refused fails the test")]
 
 use std::any::TypeId;
 
@@ -62,20 +63,23 @@ static PACKAGE: PackageV1 = PackageV1::new("Former", "1.0.0")
     .kernels(&[KernelDef::new::<CopiedF32>("Copied", Core::CPU).ports(PORTS)]);
 
 #[test]
-fn an_operator_in_former_names_runs() {
-    let bench = |x: [f32; 4]| {
+fn an_operator_written_with_former_names_runs() {
+    let copied = |x: [f32; 4]| {
         let bench = Bench::of(&PACKAGE, "Copied").texts("names", &["a", "b"]);
         bench.input(tensor(&[4], &x)).like_input()
     };
-    assert_eq!(bench([1.0, 2.0, 3.0, 4.0]).one().values::<f32>(), [1.0, 2.0, 3.0, 4.0]);
-    let fault = bench([-1.0; 4]).fault();
+    assert_eq!(copied([1.0, 2.0, 3.0, 4.0]).one().values::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+    let fault = copied([-1.0; 4]).fault();
     assert_eq!(fault.to_string(), ExecError::new(Status::BAD_VALUE).to_string());
 }
 
 #[test]
 fn former_names_are_the_same_items() {
-    let former = AxisEncoding::of(0, &[0.5, 0.25], &[0, 0]).unwrap();
-    assert!(std::ptr::eq(former, AxisEncoding::intern(0, &[0.5, 0.25], &[0, 0]).unwrap()));
+    let with_former_name = AxisEncoding::of(0, &[0.5, 0.25], &[0, 0]).unwrap();
+    assert!(std::ptr::eq(
+        with_former_name,
+        AxisEncoding::intern(0, &[0.5, 0.25], &[0, 0]).unwrap()
+    ));
     assert_eq!(PORTS[0].wanted(), Wanted::Types(types::F32));
     assert_eq!(TypeId::of::<Texts<'static>>(), TypeId::of::<Strings<'static>>());
 }

@@ -1,5 +1,5 @@
 //! Kernels and tensors with an encoding for each position of an axis.
-#![expect(clippy::unwrap_used, reason = "a shape that cannot be made fails the test")]
+#![expect(clippy::unwrap_used, reason = "an invalid shape fails the test")]
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, GuardAlloc, Io, Kernel, KernelDef, Packed,
@@ -42,10 +42,10 @@ impl Kernel for Rows {
         let (x, w) = (inputs.get::<i8>(0)?, inputs.get::<i8>(1)?);
         let encoding = inputs.axis_encoding(1)?;
         let scales = packed.get(self.scales)?;
-        for (at, y) in outputs.take::<f32>(0)?.iter_mut().enumerate() {
-            let row = encoding.at(at / 3).ok_or(ExecError::new(Status::BAD_CALL))?;
-            let row = Encoding { scale: scales[at / 3], ..row };
-            *y = row.dequantize(w[at]) + f32::from(x[at]);
+        for (index, y) in outputs.take::<f32>(0)?.iter_mut().enumerate() {
+            let row = encoding.at(index / 3).ok_or(ExecError::new(Status::BAD_CALL))?;
+            let row = Encoding { scale: scales[index / 3], ..row };
+            *y = row.dequantize(w[index]) + f32::from(x[index]);
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ fn a_kernel_reads_the_scales_of_an_axis() {
 }
 
 #[test]
-fn a_kernel_that_does_not_say_per_axis_gets_no_such_tensor() {
+fn rules_without_per_axis_refuse_encodings_per_axis() {
     const UNAWARE: &[PortRule] = &[input(0, types::I8), input(1, types::I8), output(0, types::F32)];
     const X_ONLY: &[PortRule] = &[input(0, types::I8).per_axis(), output(0, types::I8)];
     for rules in [UNAWARE, &[]] {
@@ -87,10 +87,10 @@ fn a_kernel_that_does_not_say_per_axis_gets_no_such_tensor() {
 }
 
 #[test]
-fn an_output_has_no_encoding_that_does_not_fit_it() {
+fn an_encoding_that_does_not_fit_the_output_is_refused() {
     let run = rows(ROWS).output_axis_encoding(0, 0, &[1.0; 2], &[0; 2]);
-    let wanted = "an encoding per axis is on f32[2,3], expected u8, i8, u16, i16 or i32";
-    assert_eq!(run.error(), wanted);
+    let expected = "an encoding per axis is on f32[2,3], expected u8, i8, u16, i16 or i32";
+    assert_eq!(run.error(), expected);
 }
 
 dsp_kernel!(Thrice = thrice(out: [i8], in: [i8], params: {}));
@@ -98,10 +98,13 @@ dsp_kernel!(Thrice = thrice(out: [i8], in: [i8], params: {}));
 #[expect(clippy::needless_pass_by_value, reason = "outputs belong to the call")]
 fn thrice(out: QuantMut<'_, i8>, x: Quant<'_, i8>, _: Scratch<'_>) -> Result<(), ExecError> {
     let missing = ExecError::new(Status::BAD_CALL);
-    let by = [x.axis_encoding.ok_or(missing)?, out.axis_encoding.ok_or(missing)?];
-    for (at, (y, &x)) in out.data.iter_mut().zip(x.data).enumerate() {
-        let (from, to) = (by[0].at(at % 3).ok_or(missing)?, by[1].at(at / 3).ok_or(missing)?);
-        *y = to.quantize(3.0 * from.dequantize(x));
+    let encodings = [x.axis_encoding.ok_or(missing)?, out.axis_encoding.ok_or(missing)?];
+    for (index, (y, &x)) in out.data.iter_mut().zip(x.data).enumerate() {
+        let (input_encoding, output_encoding) = (
+            encodings[0].at(index % 3).ok_or(missing)?,
+            encodings[1].at(index / 3).ok_or(missing)?,
+        );
+        *y = output_encoding.quantize(3.0 * input_encoding.dequantize(x));
     }
     Ok(())
 }

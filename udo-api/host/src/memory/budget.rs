@@ -1,4 +1,4 @@
-//! Memory limits of models, counted per buffer.
+//! The memory limit of a model and its sessions: every buffer counts until it is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct Budget(Arc<Account>);
 #[derive(Debug, Default)]
 struct Account {
     limit: Limit,
-    taken: AtomicUsize,
+    used_bytes: AtomicUsize,
     has_refused: AtomicBool,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.budget.0.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.0.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -99,15 +99,15 @@ impl Budget {
 
     /// Returns the bytes in use.
     pub fn used_bytes(&self) -> usize {
-        self.0.taken.load(Ordering::Relaxed)
+        self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the limit, once memory was refused.
+    /// Returns the limit if a request for memory failed.
     pub fn refused_by(&self) -> Option<Limit> {
         self.has_refused().then(|| self.limit())
     }
 
-    /// Whether somebody asked for memory that was not there.
+    /// Whether a request for memory failed.
     pub fn has_refused(&self) -> bool {
         self.0.has_refused.load(Ordering::Relaxed)
     }
@@ -117,26 +117,26 @@ impl Budget {
     /// # Errors
     /// They exceed the limit.
     pub fn allows(&self, bytes: usize) -> Result<(), OutOfMemory> {
-        self.after(self.used_bytes(), bytes).map(drop)
+        self.checked_sum(self.used_bytes(), bytes).map(drop)
     }
 
     /// Returns the bytes in use after taking `bytes` more.
-    fn after(&self, taken: usize, bytes: usize) -> Result<usize, OutOfMemory> {
+    fn checked_sum(&self, taken: usize, bytes: usize) -> Result<usize, OutOfMemory> {
         let limit = self.0.limit;
-        let after = taken.checked_add(bytes).filter(|&after| after <= limit.bytes());
-        after.ok_or_else(|| self.refused(OutOfMemory { wanted: bytes, taken, limit }))
+        let sum = taken.checked_add(bytes).filter(|&sum| sum <= limit.bytes());
+        sum.ok_or_else(|| self.record_refusal(OutOfMemory { wanted: bytes, taken, limit }))
     }
 
-    fn refused(&self, error: OutOfMemory) -> OutOfMemory {
+    fn record_refusal(&self, error: OutOfMemory) -> OutOfMemory {
         self.0.has_refused.store(true, Ordering::Relaxed);
         error
     }
 
-    fn take(&self, bytes: usize) -> Result<Lease, OutOfMemory> {
-        let mut refused = None;
-        let add = |taken| self.after(taken, bytes).map_err(|error| refused = Some(error)).ok();
-        let taken = self.0.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        match (taken, refused) {
+    fn lease(&self, bytes: usize) -> Result<Lease, OutOfMemory> {
+        let mut refusal = None;
+        let add = |used| self.checked_sum(used, bytes).map_err(|error| refusal = Some(error)).ok();
+        let updated = self.0.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        match (updated, refusal) {
             (Err(_), Some(error)) => Err(error),
             (_, _) => Ok(Lease { budget: self.clone(), bytes }),
         }
@@ -147,9 +147,9 @@ impl Budget {
     /// # Errors
     /// The bytes exceed the limit, or the system does not provide them.
     pub fn zeroed(&self, len: usize) -> Result<Buffer, OutOfMemory> {
-        let lease = self.take(len)?;
-        let buffer = Buffer::zeroed(len).map_err(|error| self.refused(error))?;
-        Ok(buffer.counted(lease))
+        let lease = self.lease(len)?;
+        let buffer = Buffer::zeroed(len).map_err(|error| self.record_refusal(error))?;
+        Ok(buffer.with_lease(lease))
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_not_taken() {
+    fn memory_that_the_system_refuses_does_not_count() {
         let budget = Budget::default();
         for len in [crate::memory::MAX_BYTES, usize::MAX] {
             let error = budget.zeroed(len).unwrap_err();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_has_less_than_an_address_can_count() {
+    fn the_machine_limit_is_below_the_address_space() {
         let limit = Limit::of_machine();
         if cfg!(target_os = "linux") {
             assert!(matches!(limit, Limit::Machine(1_000_000..)), "{limit:?}");

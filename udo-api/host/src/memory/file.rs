@@ -16,10 +16,10 @@ pub struct FileBytes(Bytes);
 
 enum Bytes {
     Read(Vec<u8>),
-    Mapped { at: NonNull<u8>, len: usize },
+    Mapped { start: NonNull<u8>, len: usize },
 }
 
-// SAFETY: nothing writes to the mapping, and it is owned as a boxed slice would be.
+// SAFETY: nothing writes to the mapping, and `self` is its only owner.
 unsafe impl Send for FileBytes {}
 // SAFETY: as above.
 unsafe impl Sync for FileBytes {}
@@ -36,14 +36,14 @@ impl FileBytes {
     /// # Errors
     /// The file cannot be read.
     pub fn open(file: &mut File) -> io::Result<Self> {
-        let of = file.metadata()?;
+        let metadata = file.metadata()?;
         // Files whose content the system generates report a size of 0.
-        let len = usize::try_from(of.len()).unwrap_or(0);
-        if of.is_file()
+        let len = usize::try_from(metadata.len()).unwrap_or(0);
+        if metadata.is_file()
             && len > 0
-            && let Some(at) = pages::file(file, len)
+            && let Some(start) = pages::file(file, len)
         {
-            return Ok(Self(Bytes::Mapped { at, len }));
+            return Ok(Self(Bytes::Mapped { start, len }));
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -55,17 +55,20 @@ impl AsRef<[u8]> for FileBytes {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Read(bytes) => bytes,
-            // SAFETY: the `len` bytes from `at` on are mapped for the lifetime of `self`, and nothing writes to them.
-            Bytes::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
+            // SAFETY: the `len` bytes from `start` on are mapped for the lifetime of `self`, and nothing writes to
+            // them.
+            Bytes::Mapped { start, len } => unsafe {
+                std::slice::from_raw_parts(start.as_ptr(), *len)
+            },
         }
     }
 }
 
 impl Drop for FileBytes {
     fn drop(&mut self) {
-        if let Bytes::Mapped { at, len } = self.0 {
+        if let Bytes::Mapped { start, len } = self.0 {
             // SAFETY: `pages::file` mapped these bytes, and every borrow of them has ended.
-            unsafe { pages::release(at, len) };
+            unsafe { pages::release(start, len) };
         }
     }
 }
@@ -77,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_as_it_was_written() {
+    fn file_bytes_equal_the_written_bytes() {
         let folder = tempfile::tempdir().unwrap();
         for len in [0usize, 1, 4095, 4096, 4097, 3 << 20] {
             let path = folder.path().join(len.to_string());
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mapped_is_read() {
+    fn files_that_cannot_be_mapped_are_read() {
         if cfg!(target_os = "linux") {
             let read = FileBytes::open(&mut File::open("/proc/self/status").unwrap()).unwrap();
             assert!(read.as_ref().starts_with(b"Name:"));

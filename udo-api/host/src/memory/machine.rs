@@ -6,18 +6,18 @@ use std::sync::OnceLock;
 /// Returns the size in bytes; `None` if the system does not report it.
 pub(super) fn memory_bytes() -> Option<usize> {
     // The machine's size is constant and slow to query; the limit of the control group may change.
-    static OF_MACHINE: OnceLock<Option<usize>> = OnceLock::new();
-    let read = || total(&fs::read_to_string("/proc/meminfo").ok()?);
-    let of_machine = *OF_MACHINE.get_or_init(read);
+    static MACHINE_BYTES: OnceLock<Option<usize>> = OnceLock::new();
+    let read = || total_bytes(&fs::read_to_string("/proc/meminfo").ok()?);
+    let machine_bytes = *MACHINE_BYTES.get_or_init(read);
     // Inside a container the root control group is the container's own.
-    let of_group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    // The value is `max` without a limit.
-    let of_group = of_group.and_then(|text| text.trim().parse().ok());
-    of_machine.into_iter().chain(of_group).min()
+    let group_limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    // Without a limit the file contains `max`, which does not parse.
+    let group_bytes = group_limit.and_then(|text| text.trim().parse().ok());
+    machine_bytes.into_iter().chain(group_bytes).min()
 }
 
 /// Returns the memory size in `/proc/meminfo`.
-fn total(meminfo: &str) -> Option<usize> {
+fn total_bytes(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
@@ -28,10 +28,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_total_is_in_bytes() {
-        assert_eq!(total("MemTotal:       24098532 kB\nMemFree: 7 kB\n"), Some(24_098_532 << 10));
-        assert_eq!(total("MemFree: 7 kB\n"), None);
-        assert_eq!(total("MemTotal: many kB\n"), None);
-        assert_eq!(total(&format!("MemTotal: {} kB\n", usize::MAX)), None);
+    fn meminfo_kib_are_converted_to_bytes() {
+        assert_eq!(
+            total_bytes("MemTotal:       24098532 kB\nMemFree: 7 kB\n"),
+            Some(24_098_532 << 10)
+        );
+        assert_eq!(total_bytes("MemFree: 7 kB\n"), None);
+        assert_eq!(total_bytes("MemTotal: many kB\n"), None);
+        assert_eq!(total_bytes(&format!("MemTotal: {} kB\n", usize::MAX)), None);
     }
 }

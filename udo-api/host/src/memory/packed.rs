@@ -1,4 +1,4 @@
-//! Immutable bytes: a buffer, or a part of a file.
+//! The bytes of a packed constant, a weight in the layout that a kernel reads: a buffer, or a part of a file.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub struct PackedBytes(Storage);
 
 enum Storage {
     Own(Buffer),
-    Shared { of: SharedBytes, at: Range<usize> },
+    Shared { owner: SharedBytes, range: Range<usize> },
 }
 
 impl fmt::Debug for PackedBytes {
@@ -30,19 +30,22 @@ impl From<Buffer> for PackedBytes {
 }
 
 impl PackedBytes {
-    /// Returns the bytes `at` of `of` without a copy; `None` if they are out of range or not
-    /// aligned.
-    pub fn shared(of: &SharedBytes, at: Range<usize>) -> Option<Self> {
-        let bytes = (**of).as_ref().get(at.clone())?;
+    /// Borrows the bytes `range` of `owner` without a copy; `None` if the range is empty, out of bounds, or does
+    /// not start at a multiple of 64.
+    pub fn shared(owner: &SharedBytes, range: Range<usize>) -> Option<Self> {
+        let bytes = (**owner).as_ref().get(range.clone())?;
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES);
-        (is_aligned && !bytes.is_empty()).then(|| Self(Storage::Shared { of: Arc::clone(of), at }))
+        (is_aligned && !bytes.is_empty())
+            .then(|| Self(Storage::Shared { owner: Arc::clone(owner), range }))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Storage::Own(buffer) => buffer.bytes(),
-            Storage::Shared { of, at } => (**of).as_ref().get(at.clone()).unwrap_or_default(),
+            Storage::Shared { owner, range } => {
+                (**owner).as_ref().get(range.clone()).unwrap_or_default()
+            }
         }
     }
 
@@ -50,7 +53,7 @@ impl PackedBytes {
     pub fn len(&self) -> usize {
         match &self.0 {
             Storage::Own(buffer) => buffer.len(),
-            Storage::Shared { at, .. } => at.len(),
+            Storage::Shared { range, .. } => range.len(),
         }
     }
 
@@ -73,16 +76,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_others_are_read_where_they_lie() {
+    fn aligned_parts_are_borrowed_without_a_copy() {
         let mut buffer = Buffer::zeroed(200).unwrap();
         buffer.bytes_mut().copy_from_slice(&(0..200).collect::<Vec<u8>>());
         let first = buffer.as_ptr().cast_const();
-        let of: SharedBytes = Arc::new(Owner(buffer));
-        let part = PackedBytes::shared(&of, 64..100).unwrap();
+        let owner: SharedBytes = Arc::new(Owner(buffer));
+        let part = PackedBytes::shared(&owner, 64..100).unwrap();
         assert_eq!((part.len(), part.as_ptr()), (36, first.wrapping_add(64)));
         assert_eq!(part.bytes()[..2], [64, 65]);
-        for at in [32..64, 128..201, 0..0, 300..301] {
-            assert!(PackedBytes::shared(&of, at.clone()).is_none(), "{at:?}");
+        for range in [32..64, 128..201, 0..0, 300..301] {
+            assert!(PackedBytes::shared(&owner, range.clone()).is_none(), "{range:?}");
         }
         let own = PackedBytes::from(Buffer::from_bytes(&[1, 2]).unwrap());
         assert_eq!((own.bytes(), own.is_empty()), (&[1u8, 2][..], false));

@@ -1,4 +1,4 @@
-//! Memory from the allocator, without file mappings.
+//! Memory from the allocator, for systems without `linux_pages.rs`; files are not mapped.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
@@ -20,29 +20,29 @@ pub(super) fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
 ///
 /// # Safety
 /// Always safe.
-pub(super) unsafe fn populate(_at: NonNull<u8>, _bytes: usize) {}
+pub(super) unsafe fn populate(_start: NonNull<u8>, _bytes: usize) {}
 
 /// Frees an allocation from [`zeroed`] with this size.
 ///
 /// # Safety
 /// There are no references to it.
-pub(super) unsafe fn release_zeroed(at: NonNull<u8>, bytes: usize) {
+pub(super) unsafe fn release_zeroed(start: NonNull<u8>, bytes: usize) {
     if let Some(layout) = layout(bytes) {
         // SAFETY: `zeroed` allocated it with this layout.
-        unsafe { dealloc(at.as_ptr(), layout) };
+        unsafe { dealloc(start.as_ptr(), layout) };
     }
 }
 
-/// Allocates `room` bytes, whose memory the system may provide at first use.
-pub(super) fn reserve(room: usize) -> Option<NonNull<u8>> {
-    zeroed(room)
+/// Allocates `bytes` bytes, whose memory the system may provide at first use.
+pub(super) fn reserve(bytes: usize) -> Option<NonNull<u8>> {
+    zeroed(bytes)
 }
 
 /// Does nothing: the bytes have memory.
 ///
 /// # Safety
 /// Always safe.
-pub(super) unsafe fn resize(_at: NonNull<u8>, _used: usize, _bytes: usize) -> bool {
+pub(super) unsafe fn resize(_start: NonNull<u8>, _used: usize, _bytes: usize) -> bool {
     true
 }
 
@@ -50,9 +50,9 @@ pub(super) unsafe fn resize(_at: NonNull<u8>, _used: usize, _bytes: usize) -> bo
 ///
 /// # Safety
 /// There are no references to it.
-pub(super) unsafe fn release_reserved(at: NonNull<u8>, room: usize) {
+pub(super) unsafe fn release_reserved(start: NonNull<u8>, bytes: usize) {
     // SAFETY: promised by the caller.
-    unsafe { release_zeroed(at, room) };
+    unsafe { release_zeroed(start, bytes) };
 }
 
 /// Returns `None`: files cannot be mapped.
@@ -64,4 +64,4 @@ pub(super) fn file(_file: &File, _bytes: usize) -> Option<NonNull<u8>> {
 ///
 /// # Safety
 /// Always safe.
-pub(super) unsafe fn release(_at: NonNull<u8>, _bytes: usize) {}
+pub(super) unsafe fn release(_start: NonNull<u8>, _bytes: usize) {}

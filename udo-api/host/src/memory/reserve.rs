@@ -7,8 +7,9 @@ use super::{ALIGN_BYTES, Limit, OutOfMemory, pages};
 
 /// A range of addresses whose first bytes have memory. Memory is zeroed when it is provided and never moves.
 pub struct Reserve {
-    at: NonNull<u8>,
-    room: usize,
+    start: NonNull<u8>,
+    reserved_bytes: usize,
+    /// The number of bytes, from the start, that have memory.
     used: usize,
 }
 
@@ -19,19 +20,19 @@ unsafe impl Sync for Reserve {}
 
 impl fmt::Debug for Reserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reserve({} of {} bytes)", self.used, self.room)
+        write!(f, "Reserve({} of {} bytes)", self.used, self.reserved_bytes)
     }
 }
 
 impl Reserve {
-    /// Reserves addresses for at least `room` bytes, without memory.
+    /// Reserves addresses for at least `bytes` bytes, without memory.
     ///
     /// # Errors
     /// The system does not provide them.
-    pub fn new(room: usize) -> Result<Self, OutOfMemory> {
-        let refused = OutOfMemory { wanted: room, taken: 0, limit: Limit::None };
-        let at = pages::reserve(room.max(ALIGN_BYTES)).ok_or(refused)?;
-        Ok(Self { at, room, used: 0 })
+    pub fn new(bytes: usize) -> Result<Self, OutOfMemory> {
+        let refused = OutOfMemory { wanted: bytes, taken: 0, limit: Limit::None };
+        let start = pages::reserve(bytes.max(ALIGN_BYTES)).ok_or(refused)?;
+        Ok(Self { start, reserved_bytes: bytes, used: 0 })
     }
 
     /// Returns how many bytes have memory.
@@ -45,12 +46,12 @@ impl Reserve {
     /// They exceed the reservation, or the system does not provide the memory; nothing changes then.
     pub fn resize(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let refused = OutOfMemory { wanted: bytes, taken: self.used, limit: Limit::None };
-        if bytes > self.room {
+        if bytes > self.reserved_bytes {
             return Err(refused);
         }
-        // SAFETY: `pages::reserve` reserved `room` bytes, of which the first `used` have memory.
-        let is_done = unsafe { pages::resize(self.at, self.used, bytes) };
-        if !is_done {
+        // SAFETY: `pages::reserve` reserved `reserved_bytes` bytes, of which the first `used` have memory.
+        let is_resized = unsafe { pages::resize(self.start, self.used, bytes) };
+        if !is_resized {
             return Err(refused);
         }
         self.used = bytes;
@@ -59,14 +60,14 @@ impl Reserve {
 
     /// Returns the address of the first byte, aligned to 64.
     pub fn as_ptr(&self) -> *mut u8 {
-        self.at.as_ptr()
+        self.start.as_ptr()
     }
 }
 
 impl Drop for Reserve {
     fn drop(&mut self) {
         // SAFETY: `pages::reserve` reserved them, and the users of the memory have finished.
-        unsafe { pages::release_reserved(self.at, self.room.max(ALIGN_BYTES)) };
+        unsafe { pages::release_reserved(self.start, self.reserved_bytes.max(ALIGN_BYTES)) };
     }
 }
 
@@ -75,22 +76,22 @@ mod tests {
     use super::*;
 
     /// Returns the bytes that have memory.
-    fn bytes(of: &mut Reserve) -> &mut [u8] {
+    fn bytes(reserve: &mut Reserve) -> &mut [u8] {
         // SAFETY: the first `used` bytes have zeroed memory, which only this test uses.
-        unsafe { std::slice::from_raw_parts_mut(of.as_ptr(), of.used()) }
+        unsafe { std::slice::from_raw_parts_mut(reserve.as_ptr(), reserve.used()) }
     }
 
     #[test]
-    fn what_grows_stays_where_it_is() {
+    fn growing_and_shrinking_keep_the_address_and_contents() {
         let mut reserve = Reserve::new(1 << 30).unwrap();
         let first = reserve.as_ptr();
         assert!(first.addr().is_multiple_of(ALIGN_BYTES));
-        for (size, before) in [(100, 0), (1 << 20, 100), (70_000, 70_000), (70_001, 70_000)] {
+        for (size, unchanged) in [(100, 0), (1 << 20, 100), (70_000, 70_000), (70_001, 70_000)] {
             reserve.resize(size).unwrap();
-            let now = bytes(&mut reserve);
-            assert_eq!((now.as_ptr().cast_mut(), now.len()), (first, size));
-            assert!(now[..before.min(size)].iter().all(|&byte| byte == 7), "{size}");
-            now.fill(7);
+            let resized = bytes(&mut reserve);
+            assert_eq!((resized.as_ptr().cast_mut(), resized.len()), (first, size));
+            assert!(resized[..unchanged.min(size)].iter().all(|&byte| byte == 7), "{size}");
+            resized.fill(7);
         }
         reserve.resize(0).unwrap();
         reserve.resize(1 << 20).unwrap();
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_no_system_has_are_an_error() {
+    fn reserving_more_than_the_address_space_is_an_error() {
         assert!(Reserve::new(crate::memory::MAX_BYTES).is_err());
     }
 }

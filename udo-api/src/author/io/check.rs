@@ -5,8 +5,8 @@ use crate::dtype::DType;
 use crate::element::{Bits, Element};
 use crate::error::{ExecError, Status};
 
-pub(super) fn wrong_type(wanted: DType, found: &TensorArg) -> ExecError {
-    ExecError::with(Status::WRONG_TYPE, [u64::from(wanted.code()), u64::from(found.dtype)])
+pub(super) fn wrong_type(expected: DType, arg: &TensorArg) -> ExecError {
+    ExecError::with(Status::WRONG_TYPE, [u64::from(expected.code()), u64::from(arg.dtype)])
 }
 
 pub(super) fn check_type<T: Element>(arg: &TensorArg) -> Result<(), ExecError> {
@@ -15,27 +15,26 @@ pub(super) fn check_type<T: Element>(arg: &TensorArg) -> Result<(), ExecError> {
 
 /// Refuses a tensor whose elements do not have the width of `B`.
 pub(in crate::author) fn check_width<B: Bits>(arg: &TensorArg) -> Result<(), ExecError> {
-    let is_as_wide = |dtype: DType| dtype.size_bytes() == size_of::<B>();
-    if arg.dtype().is_some_and(is_as_wide) { Ok(()) } else { Err(wrong_type(B::DTYPE, arg)) }
+    let has_width = |dtype: DType| dtype.size_bytes() == size_of::<B>();
+    if arg.dtype().is_some_and(has_width) { Ok(()) } else { Err(wrong_type(B::DTYPE, arg)) }
 }
 
-/// Refuses a tensor that is not a slice of `T`: with flags, or of another type.
+/// Refuses a tensor that is not a dense slice of `T`: one with flags (strided, in place, absent), or of another type.
 #[inline]
 pub(super) fn check<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
     if arg.flags == 0 && arg.dtype == T::DTYPE.code() {
         return Ok(());
     }
-    why_not_plain::<T>(arg, port)
+    check_plain::<T>(arg, port)
 }
 
 #[cold]
-pub(super) fn why_not_plain<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
+pub(super) fn check_plain<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
     check_alone(arg, port)?;
     check_type::<T>(arg)
 }
 
-/// Refuses tensors that are not a dense run of elements in memory of their own: sides of in-place pairs, and strided
-/// rows.
+/// Refuses sides of in-place pairs and strided rows: tensors that are not dense, or share memory.
 pub(super) fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
     if arg.is_paired() {
         return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
@@ -46,8 +45,8 @@ pub(super) fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError>
     Ok(())
 }
 
-/// Refuses tensors that are not a slice of `T` with gaps between the rows: sides of in-place pairs, and rows whose gaps
-/// may belong to other tensors of the call. Returns the length of the slice.
+/// Returns the number of elements from the first to the last, with the gaps between strided rows. Refuses sides of
+/// in-place pairs, rows whose gaps may belong to other tensors of the call, and other types.
 pub(super) fn check_span<T: Element>(arg: &TensorArg, port: usize) -> Result<usize, ExecError> {
     if arg.is_paired() {
         return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));

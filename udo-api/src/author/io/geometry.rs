@@ -1,4 +1,4 @@
-//! The geometry: data that depends on the shapes of a run only.
+//! The geometry: data that a kernel computes once per set of input shapes (offsets, counts) and reads in each call.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use super::scratch::step;
 use crate::element::Element;
 use crate::error::ExecError;
 
-/// The geometry that `prepare` filled, to be taken piece by piece in the same order.
+/// The geometry that `prepare` filled. A kernel takes its pieces in the order in which `prepare` took them.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry<'a> {
     pub(super) ptr: *const u8,
@@ -33,8 +33,9 @@ impl<'a> Geometry<'a> {
         // SAFETY: `step` is at most the rest of the host's buffer.
         self.ptr = unsafe { self.ptr.add(step) };
         self.left -= step;
-        // SAFETY: the buffer starts 64-byte aligned and moves on in steps of 64, so the `len` elements that `step` saw
-        // room for are aligned; the host zeroed them, `prepare` filled them, and nobody writes to them during the call.
+        // SAFETY: the buffer starts 64-byte aligned and moves on in steps of 64, so the `len` elements, which
+        // `step` found to fit, are aligned; the host zeroed them, `prepare` filled them, and nobody writes to them
+        // during the call.
         Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
     }
 }

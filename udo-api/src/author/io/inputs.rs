@@ -54,7 +54,7 @@ pub struct Inputs<'a> {
 }
 
 // SAFETY: through a shared reference arguments are only read, and lead to slices of elements, which may go
-// to any thread; a half of an in-place pair is not handed out.
+// to any thread; `Inputs` never returns a side of an in-place pair.
 unsafe impl Send for Inputs<'_> {}
 // SAFETY: sharing gives only the reads that sending does.
 unsafe impl Sync for Inputs<'_> {}
@@ -106,12 +106,12 @@ impl<'a> Inputs<'a> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;
         check_width::<B>(arg)?;
-        // SAFETY: the host gives `len` elements, to which nothing writes during the call, of a type with the size of `B`,
-        // and so with its alignment, as `element` asserts; every bit pattern is a `B`.
+        // SAFETY: the host gives `len` elements, to which nothing writes during the call, of a type with the size of
+        // `B`, and so with its alignment, as `element` asserts; every bit pattern is a `B`.
         Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
     }
 
-    /// Returns the rows of input `port`, which may be strided, for ports whose rules say `pitched`.
+    /// Returns the rows of input `port`, which may be strided, for ports whose rules accept it (`pitched`).
     ///
     /// # Errors
     /// No such input, another type, or one side of an in-place pair.
@@ -125,10 +125,10 @@ impl<'a> Inputs<'a> {
     }
 
     /// Returns the elements of input `port` from the first to the last, with the gaps between its rows, and the row
-    /// stride, for ports whose rules say `pitched_alone`.
+    /// stride, for ports whose rules accept it (`pitched_alone`).
     ///
     /// # Errors
-    /// No such input, another type, one side of an in-place pair, or a port whose rules do not say so.
+    /// No such input, another type, one side of an in-place pair, or a port whose rules do not accept it.
     pub fn strided<T: Element>(&self, port: usize) -> Result<(&'a [T], usize), ExecError> {
         let arg = self.arg(port)?;
         let span = check_span::<T>(arg, port)?;
@@ -137,7 +137,7 @@ impl<'a> Inputs<'a> {
         Ok((unsafe { slice_or_empty(arg.data.cast(), span) }, arg.row_stride))
     }
 
-    /// Whether the rows of input `port` are contiguous, for ports whose rules say `pitched`.
+    /// Whether the rows of input `port` are contiguous, for ports whose rules accept it (`pitched`).
     ///
     /// # Errors
     /// No such input.
@@ -187,6 +187,7 @@ impl<'a> Inputs<'a> {
         self.arg(port)
     }
 
+    /// Returns the argument of input `port`, which is dense and not in place.
     pub(in crate::author) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;

@@ -1,4 +1,4 @@
-//! The outputs of a call, and their dimensions.
+//! The outputs of a call, which a kernel takes (borrows for writing) once each, and their dimensions.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::error::{ExecError, Status};
 pub struct Outputs<'a> {
     args: *mut TensorArg,
     len: usize,
-    owed: &'a Pending,
+    pending: &'a Pending,
     marker: PhantomData<&'a mut [TensorArg]>,
 }
 
@@ -31,24 +31,24 @@ impl<'a> Outputs<'a> {
     /// `args` must point to `len` arguments without other references for `'a`, and each of them to its elements, which
     /// are accessed only through it and through the input that it is paired with.
     #[inline]
-    pub(super) unsafe fn from_raw(args: *mut TensorArg, len: usize, owed: &'a Pending) -> Self {
-        let outputs = Self { args, len, owed, marker: PhantomData };
+    pub(super) unsafe fn from_raw(args: *mut TensorArg, len: usize, pending: &'a Pending) -> Self {
+        let outputs = Self { args, len, pending, marker: PhantomData };
         for port in OWED_BITS..len {
             // SAFETY: `port` is below `len`, and there are no other references to the argument.
-            unsafe { &mut *outputs.at(port) }.flags &= !arg_flags::TAKEN;
+            unsafe { &mut *outputs.arg_ptr(port) }.flags &= !arg_flags::TAKEN;
         }
         outputs
     }
 
     /// Returns the argument of output `port`, which is valid only below `len`.
     #[inline]
-    fn at(&self, port: usize) -> *mut TensorArg {
+    fn arg_ptr(&self, port: usize) -> *mut TensorArg {
         self.args.wrapping_add(port)
     }
 
     /// Returns the dimensions of output `port`, which is below `len`.
     fn extents(&self, port: usize) -> Extents<'a> {
-        Extents { arg: self.at(port), port, owed: self.owed, marker: PhantomData }
+        Extents { arg: self.arg_ptr(port), port, pending: self.pending, marker: PhantomData }
     }
 
     #[inline]
@@ -56,7 +56,7 @@ impl<'a> Outputs<'a> {
         if port < self.len {
             // SAFETY: there are `len` arguments at `args`, which change only through `&mut self` or an
             // `Extents`, of which no borrow outlives its call.
-            let arg = unsafe { &*self.at(port) };
+            let arg = unsafe { &*self.arg_ptr(port) };
             if arg.flags & arg_flags::ABSENT == 0 {
                 return Ok(arg);
             }
@@ -79,7 +79,7 @@ impl<'a> Outputs<'a> {
         self.arg(port).is_ok()
     }
 
-    /// Whether the rows of output `port` are contiguous, for ports whose rules say `pitched`.
+    /// Whether the rows of output `port` are contiguous, for ports whose rules accept it (`pitched`).
     ///
     /// # Errors
     /// No such output.
@@ -115,7 +115,6 @@ impl<'a> Outputs<'a> {
     ///
     /// # Errors
     /// As [`Outputs::take`].
-    /// As [`Outputs::take`].
     pub(crate) fn take_bounded<T: Element>(
         &mut self,
         port: usize,
@@ -127,7 +126,7 @@ impl<'a> Outputs<'a> {
     /// Records that output `port` is taken, which may happen once per call.
     #[inline]
     fn note_taken(&mut self, port: usize) -> Result<(), ExecError> {
-        if Pending::settle(&self.owed.untaken, port) {
+        if Pending::settle(&self.pending.untaken, port) {
             return Ok(());
         }
         self.note_rarely_taken(port)
@@ -144,7 +143,7 @@ impl<'a> Outputs<'a> {
             return Err(ExecError::with(Status::OUTPUT_TAKEN, [port as u64, 0]));
         }
         // SAFETY: `arg` checked that the port is below the number of arguments, and its borrow has ended.
-        unsafe { &mut *self.at(port) }.flags |= arg_flags::TAKEN;
+        unsafe { &mut *self.arg_ptr(port) }.flags |= arg_flags::TAKEN;
         Ok(())
     }
 
@@ -161,7 +160,7 @@ impl<'a> Outputs<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.capacity) })
     }
 
-    /// Takes the rows of output `port`, which may be strided, for ports whose rules say `pitched`.
+    /// Takes the rows of output `port`, which may be strided, for ports whose rules accept it (`pitched`).
     ///
     /// # Errors
     /// No such output, another type, one side of an in-place pair, or taken before.
@@ -177,11 +176,12 @@ impl<'a> Outputs<'a> {
     }
 
     /// Takes the elements of output `port` from the first to the last, with the gaps between its rows, and the row
-    /// stride, for ports whose rules say `pitched_alone`. The kernel must leave the gaps unchanged. A bounded output
-    /// has the size of its bound.
+    /// stride, for ports whose rules accept it (`pitched_alone`). The kernel must leave the gaps unchanged. A bounded
+    /// output has the size of its bound.
     ///
     /// # Errors
-    /// No such output, another type, one side of an in-place pair, a port whose rules do not say so, or taken before.
+    /// No such output, another type, one side of an in-place pair, a port whose rules do not accept it, or taken
+    /// before.
     pub fn take_strided<T: Element>(
         &mut self,
         port: usize,
@@ -273,7 +273,7 @@ impl<'a> Outputs<'a> {
 pub struct Extents<'a> {
     arg: *mut TensorArg,
     port: usize,
-    owed: &'a Pending,
+    pending: &'a Pending,
     marker: PhantomData<&'a mut TensorArg>,
 }
 
@@ -295,16 +295,16 @@ impl Extents<'_> {
             let ranks = [dims.len() as u64, u64::from(arg.rank)];
             return Err(ExecError::with(Status::BOUND_EXCEEDED, ranks));
         }
-        for (axis, (&wanted, &bound)) in dims.iter().zip(arg.shape()).enumerate() {
+        for (axis, (&dim, &bound)) in dims.iter().zip(arg.shape()).enumerate() {
             let may_shrink = arg.bounded >> axis & 1 == 1;
-            if wanted > bound || (wanted < bound && !may_shrink) {
-                return Err(ExecError::with(Status::BOUND_EXCEEDED, [wanted as u64, bound as u64]));
+            if dim > bound || (dim < bound && !may_shrink) {
+                return Err(ExecError::with(Status::BOUND_EXCEEDED, [dim as u64, bound as u64]));
             }
         }
-        Pending::settle(&self.owed.unsaid, self.port);
+        Pending::settle(&self.pending.unsaid, self.port);
         if arg.bounded != 0 {
-            for (to, from) in arg.dims.iter_mut().zip(dims) {
-                *to = *from;
+            for (target, dim) in arg.dims.iter_mut().zip(dims) {
+                *target = *dim;
             }
             // Every dimension is at most its bound, so the product is at most the capacity.
             arg.len = dims.iter().product();

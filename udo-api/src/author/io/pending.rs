@@ -8,6 +8,9 @@ use crate::span::slice_or_empty;
 
 /// The outputs that a call still has to take or describe: one bit per output.
 ///
+/// A kernel takes an output when it gets its elements for writing, and describes it when it sets the dimensions of an
+/// output whose shape is only bounded.
+///
 /// Outputs after the 64th have flags in their arguments and must not be bounded.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -15,7 +18,7 @@ pub(crate) struct Pending {
     pub(super) unsaid: Cell<u64>,
 }
 
-/// The number of outputs with a bit.
+/// The number of outputs that have a bit in [`Pending`].
 pub(super) const OWED_BITS: usize = 64;
 
 impl Pending {
@@ -28,8 +31,8 @@ impl Pending {
     #[inline]
     pub(super) fn settle(bits: &Cell<u64>, port: usize) -> bool {
         let bit = 1u64.checked_shl(u32::try_from(port).unwrap_or(u32::MAX)).unwrap_or(0);
-        let before = bits.replace(bits.get() & !bit);
-        before & bit != 0
+        let previous = bits.replace(bits.get() & !bit);
+        previous & bit != 0
     }
 
     /// Returns the error of a call that returned without taking or describing all outputs.
@@ -41,11 +44,11 @@ impl Pending {
     pub(crate) unsafe fn check(&self, args: &ExecArgs) -> Result<(), ExecError> {
         let (untaken, unsaid) = (self.untaken.get(), self.unsaid.get());
         if untaken | unsaid != 0 {
-            let (status, left) = match untaken {
+            let (status, bits) = match untaken {
                 0 => (Status::EXTENT_NOT_SAID, unsaid),
-                left => (Status::OUTPUT_NOT_TAKEN, left),
+                untaken => (Status::OUTPUT_NOT_TAKEN, untaken),
             };
-            return Err(ExecError::with(status, [u64::from(left.trailing_zeros()), 0]));
+            return Err(ExecError::with(status, [u64::from(bits.trailing_zeros()), 0]));
         }
         let outputs = usize::from(args.output_count);
         if outputs <= OWED_BITS {
@@ -55,13 +58,13 @@ impl Pending {
         let first = unsafe { args.tensors.add(usize::from(args.input_count)) };
         // SAFETY: `first` points to `output_count` arguments, which nothing writes to now.
         let outputs = unsafe { slice_or_empty(first, outputs) };
-        let is_left = |arg: &TensorArg| {
+        let is_untaken = |arg: &TensorArg| {
             arg.flags & (arg_flags::ABSENT | arg_flags::TAKEN) == 0 && arg.capacity > 0
         };
-        match outputs.iter().skip(OWED_BITS).position(is_left) {
+        match outputs.iter().skip(OWED_BITS).position(is_untaken) {
             None => Ok(()),
-            Some(at) => {
-                Err(ExecError::with(Status::OUTPUT_NOT_TAKEN, [(OWED_BITS + at) as u64, 0]))
+            Some(index) => {
+                Err(ExecError::with(Status::OUTPUT_NOT_TAKEN, [(OWED_BITS + index) as u64, 0]))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Memory for intermediate values.
+//! Memory for intermediate values of a call.
 
 use std::marker::PhantomData;
 
@@ -42,9 +42,9 @@ impl<'a> Scratch<'a> {
 
 /// Returns the bytes from a piece of `len` elements to the next, in a buffer with `left` bytes left.
 pub(super) fn step<T: Element>(len: usize, left: usize) -> Result<usize, ExecError> {
-    let wanted = len.saturating_mul(size_of::<T>());
-    if wanted > left {
-        return Err(ExecError::with(Status::SCRATCH_EXCEEDED, [wanted as u64, left as u64]));
+    let bytes = len.saturating_mul(size_of::<T>());
+    if bytes > left {
+        return Err(ExecError::with(Status::SCRATCH_EXCEEDED, [bytes as u64, left as u64]));
     }
-    Ok(wanted.next_multiple_of(Workspace::ALIGN_BYTES).min(left))
+    Ok(bytes.next_multiple_of(Workspace::ALIGN_BYTES).min(left))
 }
