@@ -68,7 +68,6 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("udo-api/src/abi/", "texts", "structures of the ABI keep their names"),
     ("udo-api/src/dsp/params.rs", "Kept", "printed packages name the associated type"),
     ("udo-api/src/dsp/params.rs", "Given", "printed packages name the associated type"),
-    ("udo-api/src/dsp/params.rs", "kept", "a fragment of the macro, which is not an item"),
     ("udo-api/src/export/shim.rs", "of", "printed packages call `OpDef::of`"),
 ];
 

@@ -138,9 +138,8 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
     unsafe { ptr::copy_nonoverlapping(args.tensors, tensors, count) };
     // SAFETY: they were just initialised, and there are no other references to them.
     let inner = unsafe { slice::from_raw_parts_mut(tensors, count) };
-    for (port, (tensor, (outer, inner))) in
-        kernel.tensors.iter().zip(outer.iter().zip(inner)).enumerate()
-    {
+    let ports = kernel.tensors.iter().zip(outer.iter().zip(inner)).enumerate();
+    for (port, (tensor, (outer, inner))) in ports {
         let Some(tensor) = tensor else { continue };
         // SAFETY: the scratch holds the floats of this tensor at that position.
         let numbers = unsafe { args.scratch.add(tensor.scratch_offset) };
@@ -148,13 +147,12 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         if port >= kernel.inputs || tensor.converted.stored_bytes == 0 {
             continue;
         }
+        let [stored_len, float_len] =
+            [tensor.converted.stored_bytes, tensor.converted.numbers.size_bytes()];
         // SAFETY: an input has its elements at `data`.
-        let values = unsafe {
-            slice::from_raw_parts(outer.data.cast_const(), tensor.converted.stored_bytes)
-        };
+        let values = unsafe { slice::from_raw_parts(outer.data.cast_const(), stored_len) };
         // SAFETY: the scratch has this many bytes there, without other references.
-        let numbers =
-            unsafe { slice::from_raw_parts_mut(numbers, tensor.converted.numbers.size_bytes()) };
+        let numbers = unsafe { slice::from_raw_parts_mut(numbers, float_len) };
         tensor.converted.conversion.load(values, numbers);
     }
     let geometry = kernel.inner.filled_geometry();

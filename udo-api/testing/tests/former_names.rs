@@ -1,5 +1,4 @@
 //! An operator written with the deprecated names of `udo-api` and `udo-testing`, which published packages still use.
-#![expect(clippy::unwrap_used, reason = "an encoding that is refused fails the test")]
 
 use std::any::TypeId;
 

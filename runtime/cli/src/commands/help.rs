@@ -166,7 +166,7 @@ const SECTIONS: &[Section] = &[
         commands: COMPILING,
         heading: PERFORMANCE,
         common: &["threads", "cache"],
-        rare: &["cache-version", "perf-profile", "max-memory", "fast-math"],
+        rare: &["cache-version", "copy-weights", "perf-profile", "max-memory", "fast-math"],
     },
     Section { commands: &["run"], heading: PERFORMANCE, common: &[], rare: &["async", "streams"] },
     Section {
