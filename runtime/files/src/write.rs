@@ -34,10 +34,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, Access::Default, |file| file.write_all(bytes))
 }
 
-/// Writes the output of a command to `path`: as [`write`], but to devices, such as `/dev/null`, and FIFOs directly.
+/// Writes the output of a command to `path`: as [`write()`], but to devices, such as `/dev/null`, and FIFOs directly.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match kind(path) {
         Kind::Device | Kind::Fifo => OpenOptions::new().write(true).open(path)?.write_all(bytes),
