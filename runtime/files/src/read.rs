@@ -15,7 +15,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// As [`open`], and refuses a symbolic link at `path`.
 ///
 /// # Errors
-/// As [`open`]; also fails if `path` is a symbolic link.
+/// As [`open`]; on Unix also fails if `path` is a symbolic link.
 pub fn open_no_link(path: &Path) -> io::Result<File> {
     open_with(path, true)
 }
@@ -40,7 +40,7 @@ pub fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
 /// Reads an open file from its current position, up to `max_bytes`.
 ///
 /// # Errors
-/// Fails if more bytes are left, the file cannot be read, or there is not enough memory.
+/// Fails if the file has more bytes, the file cannot be read, or there is not enough memory.
 pub fn read_from(file: &File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let len = file.metadata()?.len();
     if len > max_bytes {
@@ -48,7 +48,7 @@ pub fn read_from(file: &File, max_bytes: u64) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(usize::try_from(len).map_err(io::Error::other)?)?;
-    // A file may grow while it is read, and files of /proc report a size of 0.
+    // The size may be wrong: a file may grow while it is read, and files of /proc report 0.
     let mut limited = file.take(max_bytes.saturating_add(1));
     limited.read_to_end(&mut bytes)?;
     let read_len = bytes.len() as u64;
